@@ -1,0 +1,1 @@
+"""feedline feeds training loops. The public names, and nothing else."""

@@ -1,0 +1,108 @@
+"""Every error of feedline. Each message says where, what, and what to do next; each can be pickled.
+
+    FeedlineError
+    ├── UsageError(ValueError)              an argument that cannot be meant
+    ├── CorruptRecord(ValueError)           a file whose bytes are damaged
+    ├── SchemaError(ValueError)             sound bytes that are not what `features` says
+    ├── WorkerError                         a user's function failed in a worker
+    │   └── WorkerDied                      a worker process went away
+    ├── CacheError                          a cache entry that cannot be read or filled
+    ├── WriteError(OSError)                 records that could not be written
+    └── MissingDependency(ImportError)      an optional package that is not installed
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class FeedlineError(Exception):
+    """The root of the tree: `except FeedlineError` catches everything that feedline raises on purpose."""
+
+
+class UsageError(FeedlineError, ValueError):
+    """An argument that cannot be meant; nothing was read or written."""
+
+
+class _LocatedError(FeedlineError, ValueError):
+    """An error at a place in a file. The place is kept in attributes, for programs."""
+
+    verdict = ""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        path: str | None = None,
+        record: int | None = None,
+        offset: int | None = None,
+        feature: str | None = None,
+        remedy: str = "",
+    ) -> None:
+        self.what = what
+        self.path = path
+        self.record = record
+        self.offset = offset
+        self.feature = feature
+        self.remedy = remedy
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        place = f"{self.path}: " if self.path else ""
+        if self.record is not None:
+            place += f"record {self.record:,}"
+            if self.offset is not None:
+                place += f" at byte {self.offset:,}"
+            place += f" {self.verdict}: "
+        elif self.offset is not None:
+            place += f"byte {self.offset:,} {self.verdict}: "
+        subject = f"feature {self.feature!r}: " if self.feature is not None else ""
+        lines = [f"{place}{subject}{self.what}."]
+        lines += [f"  {line}" for line in self.remedy.splitlines()]
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        place = {name: getattr(self, name) for name in ("path", "record", "offset", "feature", "remedy")}
+        return _rebuild, (type(self), self.what, place)
+
+
+def _rebuild(kind: type[_LocatedError], what: str, place: dict[str, Any]) -> _LocatedError:
+    return kind(what, **place)
+
+
+class CorruptRecord(_LocatedError):
+    """Bytes that are damaged: framing, checksum, compression or protobuf.
+
+    >>> print(CorruptRecord("the footer is cut off", path="a.tfrecord", record=3, offset=120,
+    ...                     remedy="To keep the good records:  feedline repair a.tfrecord good.tfrecord"))
+    a.tfrecord: record 3 at byte 120 is corrupt: the footer is cut off.
+      To keep the good records:  feedline repair a.tfrecord good.tfrecord
+    """
+
+    verdict = "is corrupt"
+
+
+class SchemaError(_LocatedError):
+    """Sound bytes that are not what `features` says: a missing feature, another kind, another count."""
+
+    verdict = "does not fit"
+
+
+class WorkerError(FeedlineError):
+    """A user's function failed in a worker."""
+
+
+class WorkerDied(WorkerError):
+    """A worker process went away."""
+
+
+class CacheError(FeedlineError):
+    """A cache entry that cannot be read or filled."""
+
+
+class WriteError(FeedlineError, OSError):
+    """Records that could not be written; what was complete before is still there."""
+
+
+class MissingDependency(FeedlineError, ImportError):
+    """An optional package that is not installed; the message holds the command that installs it."""
