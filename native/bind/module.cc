@@ -1,7 +1,14 @@
 #include "bind/bind.h"
 
+#include "bind/arrays.h"
+
 NB_MODULE(_native, module) {
   using namespace feedline::bind;
+  import_numpy();
   module.doc() = "feedline's compiled core; the modules of feedline wrap it, use those.";
   bind_buffer(module);
+  bind_checksum(module);
+  bind_gather(module);
+  bind_records(module);
+  bind_decode(module);
 }

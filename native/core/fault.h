@@ -16,16 +16,18 @@ enum class FaultKind : uint8_t {
 
 struct Fault {
   FaultKind kind = FaultKind::kNone;
-  std::string what;      // one sentence without a full stop; the values that disagree are in it
-  std::string path;      // empty when the bytes came from memory
-  int64_t record = -1;   // counted from 0 in its file; -1 when the fault is not in one record
-  int64_t offset = -1;   // of the record's header, in the uncompressed file; -1 when unknown
-  std::string feature;   // the feature's key, where one is to blame
-  int os_error = 0;      // errno, for kIo
+  std::string what{};     // one sentence without a full stop; the values that disagree are in it
+  std::string path{};     // empty when the bytes came from memory
+  int64_t record = -1;    // counted from 0 in its file; -1 when the fault is not in one record
+  int64_t offset = -1;    // of the record's header, in the uncompressed file; -1 when unknown
+  std::string feature{};  // the feature's key, where one is to blame
+  int os_error = 0;       // errno, for kIo
 
   explicit operator bool() const noexcept { return kind != FaultKind::kNone; }
 
-  static Fault corrupt(std::string what) { return Fault{.kind = FaultKind::kCorrupt, .what = std::move(what)}; }
+  static Fault corrupt(std::string what) {
+    return Fault{.kind = FaultKind::kCorrupt, .what = std::move(what)};
+  }
   static Fault schema(std::string what, std::string feature) {
     return Fault{.kind = FaultKind::kSchema, .what = std::move(what), .feature = std::move(feature)};
   }

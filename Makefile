@@ -1,0 +1,91 @@
+# Every target works on a fresh clone: it makes .venv, installs what it needs into it, and runs.
+# A stamp in .venv says what is installed; it is written last, so that a failed install is tried again.
+
+PYTHON ?= python3
+ARGS ?=
+SECONDS ?= 300
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+# Python sources are not listed: the install is editable, so they are always current.
+BUILT_FROM := pyproject.toml CMakeLists.txt $(wildcard native/core/* native/bind/*)
+CPP_SOURCES := $(wildcard native/*/*.h native/*/*.cc)
+FUZZERS = $(basename $(notdir $(wildcard native/fuzz/fuzz_*.cc)))
+
+CLANGXX ?= $(notdir $(firstword $(foreach name,clang++ $(foreach n,22 21 20 19 18 17 16 15 14,clang++-$(n)),\
+	$(shell command -v $(name)))))
+CMAKE := $(BIN)/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
+	-DPython_EXECUTABLE=$(abspath $(BIN)/python)
+
+.PHONY: help demo test check format native-test fuzz bench clean
+
+help:
+	@echo "make demo         write a small dataset, read it, verify it, repair a damaged copy"
+	@echo "make test         the tests and the doctests       (ARGS='-k verify' to choose)"
+	@echo "make check        ruff, mypy, clang-format, import-linter"
+	@echo "make format       let ruff and clang-format rewrite the sources"
+	@echo "make native-test  the C++ tests under AddressSanitizer and UBSan"
+	@echo "make fuzz         each fuzzer for SECONDS=$(SECONDS) (needs clang)"
+	@echo "make bench        feedline against its rivals; writes benchmarks/results"
+	@echo "make clean        remove .venv, build and the tools' caches; .cache stays"
+
+demo: .venv/.built
+	@$(BIN)/feedline demo
+
+test: .venv/.built .venv/.test
+	$(BIN)/python -m pytest $(ARGS)
+
+check: .venv/.built .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(CPP_SOURCES)
+	$(BIN)/lint-imports
+
+format: .venv/.dev
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CPP_SOURCES)
+
+native-test: .venv/.built .venv/.dev
+	$(CMAKE) -B build/native-test -DFEEDLINE_NATIVE_TESTS=ON
+	$(BIN)/cmake --build build/native-test
+	$(BIN)/ctest --test-dir build/native-test --output-on-failure --no-tests=error
+
+fuzz: .venv/.built .venv/.dev
+	@test -n "$(CLANGXX)" || { echo "The fuzzers need clang with libFuzzer, and no clang++ was found." \
+		"On Debian or Ubuntu:  apt install clang-16 libclang-rt-16-dev"; exit 1; }
+	$(CMAKE) -B build/fuzz -DFEEDLINE_FUZZERS=ON -DCMAKE_CXX_COMPILER=$(CLANGXX)
+	$(BIN)/cmake --build build/fuzz
+	@for fuzzer in $(FUZZERS); do \
+		mkdir -p .cache/fuzz/$$fuzzer && \
+		$$(find build/fuzz -type f -name $$fuzzer) -max_total_time=$(SECONDS) -print_final_stats=1 \
+			-artifact_prefix=.cache/fuzz/$$fuzzer. .cache/fuzz/$$fuzzer || exit 1; \
+	done
+
+bench: .venv/.built .venv/.bench
+	$(BIN)/python -m benchmarks.harness all
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
+
+.venv/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "feedline needs Python 3.11 or newer; $(PYTHON) is older or missing. To choose another:" \
+		" make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+# The build is isolated: pip fetches scikit-build-core, nanobind, and CMake and Ninja where they are missing.
+.venv/.built: $(BUILT_FROM) | .venv/.made
+	$(PIP) --editable .
+	@touch $@
+
+# The packages of an extra alone: `pip install .[test]` would compile feedline once more for each extra.
+.venv/.test .venv/.dev .venv/.bench: .venv/.%: pyproject.toml | .venv/.built
+	@$(BIN)/python -c "import tomllib; extras = tomllib.load(open('pyproject.toml', 'rb'))['project']\
+	['optional-dependencies']; print(*extras['$*'], sep='\n')" > .venv/$*.txt
+	$(PIP) --requirement .venv/$*.txt
+	@touch $@

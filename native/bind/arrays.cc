@@ -1,0 +1,66 @@
+#include "bind/arrays.h"
+
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#include <numpy/arrayobject.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <vector>
+
+namespace feedline::bind {
+
+namespace {
+
+// NumPy allocates when it is given no memory; an empty array points here instead.
+alignas(kAlignment) uint8_t nothing[kAlignment];
+
+nb::object builtin_dtype(int number) {
+  return nb::steal(reinterpret_cast<PyObject*>(PyArray_DescrFromType(number)));
+}
+
+}  // namespace
+
+void import_numpy() {
+  if (_import_array() < 0) throw nb::python_error();
+}
+
+nb::object give(Buffer&& buffer, nb::handle dtype, std::span<const int64_t> shape) {
+  auto* descr = reinterpret_cast<PyArray_Descr*>(dtype.ptr());
+  std::vector<npy_intp> dims(shape.begin(), shape.end());
+  size_t bytes = static_cast<size_t>(PyDataType_ELSIZE(descr));
+  for (npy_intp dim : dims) bytes *= static_cast<size_t>(dim);
+  if (bytes != buffer.size()) throw std::logic_error("a column's memory does not fit its shape");
+
+  nb::object owner;
+  uint8_t* data = nothing;
+  if (buffer.size() != 0) {
+    auto* owned = new Buffer(std::move(buffer));
+    owner = nb::capsule(owned, [](void* held) noexcept { delete static_cast<Buffer*>(held); });
+    data = owned->data();
+  }
+  Py_INCREF(descr);  // PyArray_NewFromDescr takes a reference
+  nb::object array = nb::steal(PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(dims.size()), dims.data(),
+                                                    nullptr, data, NPY_ARRAY_CARRAY, nullptr));
+  if (!array.is_valid()) throw nb::python_error();
+  if (owner.is_valid()) {
+    PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array.ptr()), owner.release().ptr());
+  }
+  return array;
+}
+
+template <>
+nb::object dtype_of<uint8_t>() {
+  return builtin_dtype(NPY_UINT8);
+}
+
+template <>
+nb::object dtype_of<int64_t>() {
+  return builtin_dtype(NPY_INT64);
+}
+
+template <>
+nb::object dtype_of<uint64_t>() {
+  return builtin_dtype(NPY_UINT64);
+}
+
+}  // namespace feedline::bind

@@ -1,0 +1,206 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+
+#include "bind/arrays.h"
+#include "bind/bind.h"
+#include "bind/compression.h"
+#include "bind/faults.h"
+#include "core/block_reader.h"
+#include "core/tensor_proto.h"
+
+namespace feedline::bind {
+
+namespace {
+
+Layout layout_from(const std::string& name) {
+  if (name == "fixed") return Layout::kFixed;
+  if (name == "varlen") return Layout::kVarLen;
+  if (name == "steps") return Layout::kSteps;
+  if (name == "raw") return Layout::kRaw;
+  if (name == "tensor") return Layout::kTensor;
+  throw std::invalid_argument("unknown layout: " + name);
+}
+
+ValueKind kind_from(const std::string& name) {
+  if (name == "bytes") return ValueKind::kBytes;
+  if (name == "float32") return ValueKind::kFloat;
+  if (name == "int64") return ValueKind::kInt64;
+  throw std::invalid_argument("unknown kind: " + name);
+}
+
+// How a column's memory becomes arrays.
+struct ArrayPlan {
+  nb::object dtype;            // of the data
+  std::vector<int64_t> inner;  // the shape of one row, or of one step
+  bool one_array;              // dense: no offsets
+};
+
+// The core's schema, and what Python needs besides.
+class PySchema {
+ public:
+  void add(std::string name, std::string key, const std::string& layout, const std::string& kind, nb::object dtype,
+           std::vector<int64_t> shape, bool required, std::optional<nb::bytes> default_numbers,
+           std::optional<std::vector<nb::bytes>> default_strings, bool in_list) {
+    Feature feature;
+    feature.name = std::move(name);
+    feature.key = std::move(key);
+    feature.layout = layout_from(layout);
+    feature.kind = kind_from(kind);
+    feature.required = required;
+    const bool strings = nb::cast<std::string>(dtype.attr("kind")) == "O";
+    feature.item_size = strings ? 0 : nb::cast<size_t>(dtype.attr("itemsize"));
+    bool one_shape = true;
+    feature.count = 1;
+    for (int64_t dim : shape) {
+      one_shape = one_shape && dim >= 0;
+      feature.count *= static_cast<size_t>(dim);
+    }
+    if (feature.layout == Layout::kTensor) {
+      feature.tensor_dtype = strings ? kString : dtype_number(nb::cast<std::string>(dtype.attr("name")));
+      feature.dims = shape;
+    }
+    if (default_numbers) {
+      feature.has_default = true;
+      const auto* data = static_cast<const uint8_t*>(default_numbers->data());
+      feature.default_numbers.assign(data, data + default_numbers->size());
+    }
+    if (default_strings) {
+      feature.has_default = true;
+      for (const nb::bytes& text : *default_strings) feature.default_strings.emplace_back(text.c_str(), text.size());
+    }
+    const bool same_length = !in_list && (feature.layout == Layout::kFixed || feature.layout == Layout::kRaw ||
+                                          (feature.layout == Layout::kTensor && one_shape));
+    // A tensor of changing shape has its dimensions apart; its data is flat.
+    ArrayPlan plan{strings ? dtype_of<uint8_t>() : std::move(dtype), {}, same_length && !strings};
+    if (plan.one_array || (feature.layout == Layout::kSteps && !strings)) plan.inner = std::move(shape);
+    (in_list ? schema_->lists : schema_->features).push_back(std::move(feature));
+    (in_list ? list_plans_ : plans_).push_back(std::move(plan));
+  }
+
+  std::shared_ptr<const Schema> schema() const { return schema_; }
+
+  nb::list arrays(size_t rows, std::vector<Column>&& columns) const {
+    nb::list list;
+    for (size_t i = 0; i < columns.size(); ++i) {
+      const ArrayPlan& plan = i < plans_.size() ? plans_[i] : list_plans_[i - plans_.size()];
+      list.append(to_python(plan, rows, std::move(columns[i])));
+    }
+    return list;
+  }
+
+ private:
+  static nb::object to_python(const ArrayPlan& plan, size_t rows, Column&& column) {
+    std::vector<int64_t> shape(1, static_cast<int64_t>(rows));
+    shape.insert(shape.end(), plan.inner.begin(), plan.inner.end());
+    if (plan.one_array) return give(std::move(column.data), plan.dtype, shape);
+    size_t item = nb::cast<size_t>(plan.dtype.attr("itemsize"));
+    for (int64_t dim : plan.inner) item *= static_cast<size_t>(dim);
+    shape[0] = static_cast<int64_t>(column.data.size() / item);
+    const auto offsets = [](Buffer&& buffer) {
+      return buffer.size() == 0 ? nb::none() : give<int64_t>(std::move(buffer));
+    };
+    return nb::make_tuple(give(std::move(column.data), plan.dtype, shape), offsets(std::move(column.strings)),
+                          offsets(std::move(column.steps)), offsets(std::move(column.rows)),
+                          offsets(std::move(column.dims)));
+  }
+
+  std::shared_ptr<Schema> schema_ = std::make_shared<Schema>();
+  std::vector<ArrayPlan> plans_;
+  std::vector<ArrayPlan> list_plans_;
+};
+
+nb::tuple block_to_python(const PySchema& schema, DecodedBlock&& block) {
+  return nb::make_tuple(block.rows, schema.arrays(block.rows, std::move(block.columns)),
+                        to_python(std::move(block.skipped)), to_python(std::move(block.fault)));
+}
+
+// Decodes records that are in memory. One call at a time uses the decoder, and what it has learned of the keys'
+// order serves the next.
+class PyDecoder {
+ public:
+  explicit PyDecoder(PySchema schema) : schema_(std::move(schema)), decoder_(schema_.schema()) {}
+
+  nb::tuple decode(const nb::list& records) {
+    std::vector<std::span<const uint8_t>> views;
+    views.reserve(records.size());
+    for (nb::handle record : records) {
+      const auto bytes = nb::cast<nb::bytes>(record);  // `records` keeps it alive
+      views.emplace_back(static_cast<const uint8_t*>(bytes.data()), bytes.size());
+    }
+    DecodedBlock block;
+    {
+      nb::gil_scoped_release release;
+      std::lock_guard lock(mutex_);
+      decoder_.begin(views.size());
+      for (size_t i = 0; i < views.size() && !block.fault; ++i) {
+        block.fault = decoder_.add(views[i]);
+        if (block.fault) block.fault.record = static_cast<int64_t>(i);
+      }
+      block.rows = decoder_.rows();
+      block.columns = decoder_.finish();
+    }
+    return block_to_python(schema_, std::move(block));
+  }
+
+ private:
+  PySchema schema_;
+  std::mutex mutex_;
+  ExampleDecoder decoder_;
+};
+
+class PyBlockReader {
+ public:
+  PyBlockReader(std::vector<std::string> files, PySchema schema, size_t rows, size_t threads, bool verify, bool skip,
+                const std::string& compression)
+      : schema_(std::move(schema)),
+        reader_(std::move(files), schema_.schema(),
+                ReadOptions{compression_from(compression), rows, threads, verify, skip}) {}
+
+  nb::object next() {
+    DecodedBlock block;
+    while (true) {
+      BlockReader::Outcome outcome;
+      {
+        nb::gil_scoped_release release;
+        outcome = reader_.next(std::chrono::milliseconds(50), block);
+      }
+      if (outcome == BlockReader::Outcome::kEnd) return nb::none();
+      if (outcome == BlockReader::Outcome::kBlock) return block_to_python(schema_, std::move(block));
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    }
+  }
+
+ private:
+  PySchema schema_;
+  BlockReader reader_;
+};
+
+}  // namespace
+
+void bind_decode(nb::module_& module) {
+  nb::class_<PySchema>(module, "Schema", "The compiled form of `features`.")
+      .def(nb::init<>())
+      .def("add", &PySchema::add, nb::arg("name"), nb::arg("key"), nb::arg("layout"), nb::arg("kind"), nb::arg("dtype"),
+           nb::arg("shape"), nb::arg("required"), nb::arg("default_numbers").none(),
+           nb::arg("default_strings").none(), nb::arg("in_list"));
+
+  nb::class_<PyDecoder>(module, "Decoder", "Examples in memory -> columns.")
+      .def(nb::init<PySchema>(), nb::arg("schema"))
+      .def("decode", &PyDecoder::decode, nb::arg("records"), "(rows, columns, [], fault or None)");
+
+  nb::class_<PyBlockReader>(module, "BlockReader", "TFRecord files -> columns.")
+      .def(nb::init<std::vector<std::string>, PySchema, size_t, size_t, bool, bool, const std::string&>(),
+           nb::arg("files"), nb::arg("schema"), nb::arg("rows"), nb::arg("threads"), nb::arg("verify"),
+           nb::arg("skip"), nb::arg("compression"))
+      .def("next", &PyBlockReader::next, "(rows, columns, skipped, fault or None), or None at the end.");
+}
+
+}  // namespace feedline::bind

@@ -1,0 +1,149 @@
+#include "core/example_decoder.h"
+
+#include <cstring>
+
+#include "core/utf8.h"
+
+namespace feedline {
+
+using wire::Cursor;
+
+namespace {
+
+constexpr uint32_t kFirst = wire::tag(1, wire::kDelimited);
+constexpr uint32_t kSecond = wire::tag(2, wire::kDelimited);
+
+// A hostile record may hold a million keys; they are not worth remembering.
+constexpr size_t kMaxExpected = 4096;
+
+constexpr const char* kMalformed = "the protobuf message is malformed";
+
+std::string entry_prefix(std::string_view key) {
+  std::string prefix(1, static_cast<char>(kFirst));
+  for (size_t rest = key.size();; rest >>= 7) {
+    if (rest < 0x80) {
+      prefix += static_cast<char>(rest);
+      break;
+    }
+    prefix += static_cast<char>(rest | 0x80);
+  }
+  prefix += key;
+  prefix += static_cast<char>(kSecond);
+  return prefix;
+}
+
+}  // namespace
+
+KeyedFields::KeyedFields(const std::vector<Feature>& features) {
+  for (const Feature& feature : features) {
+    auto [found, fresh] = slots_by_key_.try_emplace(feature.key, static_cast<int>(slots_.size()));
+    if (fresh) slots_.emplace_back();
+    slot_of_.push_back(static_cast<size_t>(found->second));
+  }
+}
+
+const char* KeyedFields::scan(Cursor map) {
+  for (size_t position = 0; !map.done();) {
+    uint32_t tag = 0;
+    if (!wire::read_tag(map, tag)) return kMalformed;
+    if (tag != kFirst) {
+      if (!wire::skip_field(map, tag)) return kMalformed;
+      continue;
+    }
+    Cursor entry;
+    if (!wire::read_delimited(map, entry)) return kMalformed;
+    if (position == expected_.size() && position < kMaxExpected) expected_.emplace_back();
+    Expected overflow;
+    Expected& expected = position < expected_.size() ? expected_[position] : overflow;
+    ++position;
+
+    Cursor value;
+    Cursor rest = entry;
+    const std::string& prefix = expected.prefix;
+    const bool as_expected = !prefix.empty() && rest.left() > prefix.size() &&
+                             std::memcmp(rest.at, prefix.data(), prefix.size()) == 0;
+    rest.at += as_expected ? prefix.size() : 0;
+    if (!as_expected || !wire::read_delimited(rest, value) || !rest.done()) [[unlikely]] {
+      if (const char* wrong = scan_entry(entry, value, expected)) return wrong;
+    }
+    if (expected.slot != kUnwanted) slots_[static_cast<size_t>(expected.slot)] = Slot{value, record_};
+  }
+  return nullptr;
+}
+
+const char* KeyedFields::scan_entry(Cursor entry, Cursor& value, Expected& learned) const {
+  Cursor key;
+  value = Cursor();
+  while (!entry.done()) {
+    uint32_t tag = 0;
+    if (!wire::read_tag(entry, tag)) return kMalformed;
+    if (tag == kFirst || tag == kSecond) {
+      if (!wire::read_delimited(entry, tag == kFirst ? key : value)) return kMalformed;
+    } else if (!wire::skip_field(entry, tag)) {
+      return kMalformed;
+    }
+  }
+  if (!is_utf8(key.text())) return "a feature's key is not valid UTF-8";
+  auto found = slots_by_key_.find(key.text());
+  learned = Expected{entry_prefix(key.text()), found == slots_by_key_.end() ? kUnwanted : found->second};
+  return nullptr;
+}
+
+ExampleDecoder::ExampleDecoder(std::shared_ptr<const Schema> schema)
+    : schema_(std::move(schema)), features_(schema_->features), lists_(schema_->lists) {
+  columns_.reserve(schema_->features.size() + schema_->lists.size());
+  for (const Feature& feature : schema_->features) columns_.emplace_back(feature, /*in_list=*/false);
+  for (const Feature& feature : schema_->lists) columns_.emplace_back(feature, /*in_list=*/true);
+}
+
+void ExampleDecoder::begin(size_t max_rows) {
+  rows_ = 0;
+  for (ColumnBuilder& column : columns_) column.begin(max_rows);
+}
+
+Fault ExampleDecoder::add(std::span<const uint8_t> record) {
+  Fault fault = add_row(record);
+  if (fault) {
+    for (ColumnBuilder& column : columns_) column.cut(rows_);
+  } else {
+    ++rows_;
+  }
+  return fault;
+}
+
+Fault ExampleDecoder::add_row(std::span<const uint8_t> record) {
+  features_.clear();
+  lists_.clear();
+  Cursor message(record.data(), record.size());
+  while (!message.done()) {
+    uint32_t tag = 0;
+    if (!wire::read_tag(message, tag)) return Fault::corrupt(kMalformed);
+    const bool is_lists = tag == kSecond && !schema_->lists.empty();
+    if (tag != kFirst && !is_lists) {
+      if (!wire::skip_field(message, tag)) return Fault::corrupt(kMalformed);
+      continue;
+    }
+    Cursor map;
+    if (!wire::read_delimited(message, map)) return Fault::corrupt(kMalformed);
+    if (const char* wrong = (is_lists ? lists_ : features_).scan(map)) return Fault::corrupt(wrong);
+  }
+  const size_t features = schema_->features.size();
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    const bool is_list = i >= features;
+    const Cursor* value = is_list ? lists_.find(i - features) : features_.find(i);
+    Fault fault = value == nullptr ? columns_[i].add_missing()
+                  : is_list        ? columns_[i].add_list(*value)
+                                   : columns_[i].add(*value);
+    if (fault) return fault;
+  }
+  return {};
+}
+
+std::vector<Column> ExampleDecoder::finish() {
+  std::vector<Column> columns;
+  columns.reserve(columns_.size());
+  for (ColumnBuilder& column : columns_) columns.push_back(column.finish(rows_));
+  return columns;
+}
+
+}  // namespace feedline

@@ -1,0 +1,102 @@
+// One TFRecord file, read forward in chunks: records are found where they lie and never copied, except the
+// one that straddles the end of a chunk.
+//
+// The reader checks headers; payload checksums are left to `check_payload`, so that several threads can share
+// that work. Memory: the chunk being read plus those that a RecordBatch still refers to.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/fault.h"
+#include "core/source.h"
+
+namespace feedline {
+
+// A record inside a chunk. Its footer (4 bytes) follows `data[size]`.
+struct RecordView {
+  const uint8_t* data;
+  uint64_t size;
+  uint64_t offset;  // of its header, in the uncompressed file
+  int64_t number;   // counted from 0 in its file; a damaged stretch counts as one
+
+  std::span<const uint8_t> payload() const noexcept { return {data, static_cast<size_t>(size)}; }
+};
+
+// Records in order, perhaps from several files, and what keeps their bytes alive.
+struct RecordBatch {
+  struct Run {  // the records from `first` up to the next run's come from `path`
+    size_t first;
+    std::shared_ptr<const std::string> path;
+  };
+
+  std::vector<RecordView> records;
+  std::vector<Run> runs;
+  std::vector<std::shared_ptr<const Buffer>> chunks;
+  std::vector<Fault> skipped;  // damaged stretches that were passed over, in order
+  size_t bytes = 0;            // payload bytes in all
+
+  const std::string& path_of(size_t record) const;
+  void clear();
+};
+
+// Compares the payload with its footer. On a mismatch the fault names the record, but not the file.
+bool payload_holds(const RecordView& record) noexcept;
+Fault payload_fault(const RecordView& record);
+
+class RecordReader {
+ public:
+  enum class OnDamage {
+    kStop,    // a damaged header ends the file with a fault
+    kResync,  // it is noted in `skipped`, and reading goes on at the next header whose checksum holds
+  };
+
+  static Fault open(const std::string& path, Compression compression, OnDamage on_damage,
+                    std::unique_ptr<RecordReader>& out);
+
+  // Appends records to `batch` until it holds `max_records`, or `max_bytes` of payload, or the file ends (then
+  // `done()`). After a fault the reader is done; what was appended before is good.
+  Fault next(size_t max_records, size_t max_bytes, RecordBatch& batch);
+
+  bool done() const noexcept { return done_; }
+  const ByteSource& source() const noexcept { return *source_; }
+
+ private:
+  RecordReader(std::unique_ptr<ByteSource> source, std::string path, OnDamage on_damage);
+
+  size_t held() const noexcept { return end_ - at_; }
+  const uint8_t* here() const noexcept { return chunk_->data() + at_; }
+
+  // Makes `size` bytes from `here()` on contiguous, fewer only where the data ends or `broken_` begins.
+  void hold(size_t size);
+  // Reads the record at `here()` into `batch`; false when it is damaged: `why` says how.
+  bool take_record(RecordBatch& batch, std::string& why);
+  // From a damaged record at `here()` to the next header that holds, or to the end.
+  void resync(RecordBatch& batch, std::string why);
+  void step_back_over(const RecordView& record);
+  Fault located(Fault fault) const;
+  // The source failed, or a record is damaged in a file that ends there: after the last good record.
+  Fault finish(Fault fault, RecordBatch& batch);
+
+  std::unique_ptr<ByteSource> source_;
+  std::shared_ptr<const std::string> path_;
+  OnDamage on_damage_;
+
+  std::shared_ptr<Buffer> chunk_;
+  size_t at_ = 0;        // the next unread byte in chunk_
+  size_t end_ = 0;       // the end of the file's bytes in chunk_
+  uint64_t offset_ = 0;  // of `here()` in the uncompressed file
+  int64_t number_ = 0;   // of the next record
+  bool exhausted_ = false;
+  bool done_ = false;
+  Fault broken_;  // what the source said when it failed; the bytes before it are still to be read
+
+  // The record before `here()`: when its payload is bad and no header follows it, its length was a lie.
+  RecordView last_{};
+  std::shared_ptr<Buffer> last_chunk_;
+};
+
+}  // namespace feedline

@@ -1,0 +1,276 @@
+#include "core/source.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <system_error>
+#include <utility>
+
+#include "core/buffer.h"
+#include "core/crc32c.h"
+
+namespace feedline {
+namespace {
+
+// Linux moves at most 2 GB per call, zlib counts in 32 bits.
+constexpr size_t kMaxCall = size_t{1} << 30;
+constexpr size_t kInputSize = 256 << 10;
+
+// Calls `once(into, done)` as read(2) until `into` is full or the data ends. Returns errno, or 0.
+template <class Once>
+int read_fully(std::span<uint8_t> into, size_t& got, Once once) {
+  got = 0;
+  while (got < into.size()) {
+    const ssize_t n = once(into.data() + got, std::min(into.size() - got, kMaxCall), got);
+    if (n == 0) break;
+    if (n > 0) {
+      got += static_cast<size_t>(n);
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+bool is_gzip(std::span<const uint8_t> head) {
+  return head.size() >= 3 && head[0] == 0x1f && head[1] == 0x8b && head[2] == Z_DEFLATED;
+}
+
+bool is_zlib(std::span<const uint8_t> head) {
+  if (head.size() < 2) return false;
+  const unsigned method = head[0] & 0x0f, window = head[0] >> 4, preset_dictionary = head[1] & 0x20;
+  return method == Z_DEFLATED && window <= 7 && preset_dictionary == 0 && (head[0] << 8 | head[1]) % 31 == 0;
+}
+
+bool is_record_header(std::span<const uint8_t> head) {
+  if (head.size() < 12) return false;
+  uint64_t length;
+  uint32_t crc;
+  std::memcpy(&length, head.data(), sizeof length);
+  std::memcpy(&crc, head.data() + 8, sizeof crc);
+  return masked_crc32c_u64(length) == crc;
+}
+
+// The length of the first record can look like the two bytes of zlib. When its checksum is damaged, it is
+// still told apart by the zeros in its upper half: deflate has no code that is so many zero bits.
+bool is_short_length(std::span<const uint8_t> head) {
+  if (head.size() < 8) return false;
+  uint32_t upper;
+  std::memcpy(&upper, head.data() + 4, sizeof upper);
+  return upper == 0;
+}
+
+Compression detect(std::span<const uint8_t> head) {
+  if (is_record_header(head)) return Compression::kNone;
+  if (is_gzip(head)) return Compression::kGzip;
+  if (is_zlib(head) && !is_short_length(head)) return Compression::kZlib;
+  return Compression::kNone;
+}
+
+std::string in_hex(std::span<const uint8_t> bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const uint8_t byte : bytes) {
+    if (!text.empty()) text += ' ';
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+}  // namespace
+
+// The state of zlib between reads. Members of a gzip file that follow each other are one stream, and zeros
+// after the last one are padding, as for gzip itself.
+class ByteSource::Inflater {
+ public:
+  explicit Inflater(bool gzip) : gzip_(gzip), input_(kInputSize) {
+    // 15: the largest window; 16 more: gzip's wrapping instead of zlib's.
+    if (inflateInit2(&zlib_, gzip ? 15 + 16 : 15) != Z_OK) throw std::bad_alloc();
+  }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+  ~Inflater() { inflateEnd(&zlib_); }
+
+  Fault read(ByteSource& source, std::span<uint8_t> into, size_t& got) {
+    got = 0;
+    while (!fault_ && !ended_ && got < into.size()) {
+      fault_ = between_ ? next_member(source) : inflate_some(source, into, got);
+    }
+    return fault_;
+  }
+
+ private:
+  const char* name() const { return gzip_ ? "gzip" : "zlib"; }
+
+  Fault refill(ByteSource& source) {
+    if (zlib_.avail_in != 0 || at_end_) return {};
+    size_t held = 0;
+    Fault fault = source.read_stored(input_.bytes(), held);
+    at_end_ = held < input_.size();
+    zlib_.next_in = input_.data();
+    zlib_.avail_in = static_cast<uInt>(held);
+    return fault;
+  }
+
+  Fault corrupt(const ByteSource& source, const std::string& what) const {
+    Fault fault = Fault::corrupt(what + " (near byte " + std::to_string(source.consumed() - zlib_.avail_in) +
+                                 " of the compressed file)");
+    fault.path = source.path();
+    return fault;
+  }
+
+  Fault inflate_some(ByteSource& source, std::span<uint8_t> into, size_t& got) {
+    if (Fault fault = refill(source)) return fault;
+    const auto room = static_cast<uInt>(std::min(into.size() - got, kMaxCall));
+    zlib_.next_out = into.data() + got;
+    zlib_.avail_out = room;
+    // Also called without input: zlib may hold back output for which there was no room.
+    const int status = inflate(&zlib_, Z_NO_FLUSH);
+    got += room - zlib_.avail_out;
+    switch (status) {
+      case Z_OK:
+        return {};
+      case Z_STREAM_END:
+        between_ = true;
+        return {};
+      case Z_MEM_ERROR:
+        throw std::bad_alloc();
+      case Z_BUF_ERROR:
+        return corrupt(source, std::string("the ") + name() + " stream ends early");
+      default:
+        return corrupt(source, std::string("the ") + name() + " stream is damaged: " +
+                                   (zlib_.msg != nullptr ? zlib_.msg : zError(status)));
+    }
+  }
+
+  Fault next_member(ByteSource& source) {
+    if (Fault fault = refill(source)) return fault;
+    if (zlib_.avail_in == 0) {
+      ended_ = true;
+      return {};
+    }
+    if (gzip_ && *zlib_.next_in == 0) {
+      padded_ = true;
+      ++zlib_.next_in;
+      --zlib_.avail_in;
+      return {};
+    }
+    if (!gzip_ || padded_ || *zlib_.next_in != 0x1f) {
+      return corrupt(source, std::string("bytes that do not belong to it follow the ") + name() + " stream");
+    }
+    between_ = false;
+    inflateReset(&zlib_);
+    return {};
+  }
+
+  bool gzip_;
+  bool between_ = false;  // a member has ended and the next has not begun
+  bool padded_ = false;   // zeros were met after a member
+  bool at_end_ = false;   // all of the file has been read
+  bool ended_ = false;
+  Fault fault_;
+  Buffer input_;
+  z_stream zlib_{};
+};
+
+ByteSource::ByteSource(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+
+ByteSource::~ByteSource() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+Fault ByteSource::os_fault(const char* doing, int error) const {
+  Fault fault = Fault::io(std::string(doing) + ": " + std::generic_category().message(error), error);
+  fault.path = path_;
+  return fault;
+}
+
+Fault ByteSource::open(const std::string& path, Compression compression, std::unique_ptr<ByteSource>& out) {
+  int descriptor = -1;
+  int error = EINVAL;
+  // A path with a zero byte would open the file that is named by what is in front of it.
+  if (path.find('\0') == std::string::npos) {
+    do {
+      descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      error = errno;
+    } while (descriptor < 0 && error == EINTR);
+  }
+  std::unique_ptr<ByteSource> source(new ByteSource(path, descriptor));
+  if (descriptor < 0) return source->os_fault("cannot open", error);
+  if (Fault fault = source->start(compression)) return fault;
+  out = std::move(source);
+  return {};
+}
+
+Fault ByteSource::start(Compression compression) {
+  struct stat status;
+  if (::fstat(descriptor_, &status) != 0) return os_fault("cannot open", errno);
+  if (S_ISDIR(status.st_mode)) return os_fault("cannot read", EISDIR);
+  regular_ = S_ISREG(status.st_mode);
+  if (regular_) {
+    file_size_ = static_cast<uint64_t>(status.st_size);
+    // Only advice: where it is not taken, reading is slower and nothing else.
+    (void)::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
+  }
+  if (compression == Compression::kNone) return {};
+
+  size_t got = 0;
+  if (Fault fault = read_stored(head_, got)) return fault;
+  head_size_ = got;
+  consumed_ = 0;
+  const std::span<const uint8_t> head(head_.data(), got);
+  if (head.empty()) return {};
+  if (compression == Compression::kAuto) compression = detect(head);
+  if (compression == Compression::kNone) return {};
+
+  const bool gzip = compression == Compression::kGzip;
+  if (gzip ? !is_gzip(head) : !is_zlib(head)) {
+    Fault fault = Fault::corrupt(std::string("not a ") + (gzip ? "gzip" : "zlib") +
+                                 " stream: the first bytes are " + in_hex(head));
+    fault.path = path_;
+    return fault;
+  }
+  inflater_ = std::make_unique<Inflater>(gzip);
+  return {};
+}
+
+Fault ByteSource::read_stored(std::span<uint8_t> into, size_t& got) {
+  const size_t ahead = std::min(head_size_ - head_at_, into.size());
+  std::copy_n(head_.begin() + static_cast<ptrdiff_t>(head_at_), ahead, into.data());
+  head_at_ += ahead;
+  const int error = read_fully(into.subspan(ahead), got, [this](uint8_t* at, size_t size, size_t) {
+    return ::read(descriptor_, at, size);
+  });
+  got += ahead;
+  consumed_ += got;
+  return error != 0 ? os_fault("cannot read", error) : Fault{};
+}
+
+Fault ByteSource::read(std::span<uint8_t> into, size_t& got) {
+  return inflater_ ? inflater_->read(*this, into, got) : read_stored(into, got);
+}
+
+Fault ByteSource::read_at(uint64_t offset, std::span<uint8_t> into, size_t& got) const {
+  got = 0;
+  if (!regular_ || inflater_) return os_fault("cannot read at an offset", ESPIPE);
+  if (offset > static_cast<uint64_t>(INT64_MAX) - into.size())
+    return os_fault("cannot read at an offset", EINVAL);
+  const int error = read_fully(into, got, [this, offset](uint8_t* at, size_t size, size_t done) {
+    return ::pread(descriptor_, at, size, static_cast<off_t>(offset + done));
+  });
+  return error != 0 ? os_fault("cannot read", error) : Fault{};
+}
+
+std::optional<uint64_t> ByteSource::size() const noexcept {
+  if (!regular_ || inflater_) return std::nullopt;
+  return file_size_;
+}
+
+}  // namespace feedline

@@ -1,0 +1,148 @@
+"""verify: every damaged place of a file. repair: a copy that holds every good record."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from feedline import _native
+from feedline.errors import UsageError, WriteError
+from feedline.records.faults import to_error
+from feedline.records.paths import compression_name
+from feedline.records.reading import BATCH_BYTES, BATCH_RECORDS, open_reader
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A damaged record, or a stretch in which no header could be read."""
+
+    path: str
+    record: int | None
+    offset: int | None
+    what: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `verify` saw: the number of good records, the payload bytes of all, and every damaged place."""
+
+    path: str
+    records: int
+    bytes: int
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What `repair` did: `kept` records are in `out`; `findings` says what was left behind."""
+
+    path: str
+    out: str
+    kept: int
+    findings: list[Finding]
+
+
+def verify(
+    path: str | os.PathLike[str], *, compression: str | None = "auto", progress: Progress | None = None
+) -> Verification:
+    """Check every header and payload of one file, to its end: damage is a finding, not an exception.
+
+    `progress` is called with the number of file bytes read so far.
+    """
+    path = os.fspath(path)
+    records = size = 0
+    findings: list[Finding] = []
+    for batch, good, found in _checked_batches(path, compression, progress):
+        records += good
+        size += batch.bytes
+        findings += found
+    return Verification(path, records, size, findings)
+
+
+def repair(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    compression: str | None = "auto",
+    progress: Progress | None = None,
+) -> Repair:
+    """Copy every good record of `path` to `out`, a plain TFRecord file that appears only when it is complete.
+
+    After a damaged stretch reading goes on at the next header whose checksum holds.
+    """
+    path, out = os.fspath(path), os.fspath(out)
+    if os.path.exists(out):
+        raise UsageError(f"{out} exists already, and repair never overwrites. Name a new file.")
+    kept = 0
+    findings: list[Finding] = []
+    with _complete_or_nothing(out) as write:
+        for batch, good, found in _checked_batches(path, compression, progress):
+            write(batch.sound_frames())
+            kept += good
+            findings += found
+    return Repair(path, out, kept, findings)
+
+
+def _checked_batches(
+    path: str, compression: str | None, progress: Progress | None
+) -> Iterator[tuple[_native.RecordBatch, int, list[Finding]]]:
+    """Each batch with the number of its good records, and what is damaged in it or before it."""
+    reader = open_reader(path, compression_name(compression), resync=True)
+    while not reader.done:
+        batch, fault = reader.next(BATCH_RECORDS, BATCH_BYTES)
+        bad = batch.check()
+        faults = sorted(bad + batch.take_skipped(), key=lambda found: found.record)
+        findings = [Finding(found.path, found.record, found.offset, found.what) for found in faults]
+        yield batch, len(batch) - len(bad), findings
+        if fault is not None:
+            raise to_error(fault)
+        if progress is not None:
+            progress(reader.consumed)
+
+
+@contextmanager
+def _complete_or_nothing(out: str) -> Iterator[Callable[[Any], Any]]:
+    """Gives a `write` to a hidden file beside `out`, which takes its name only if the block ends well."""
+    folder, name = os.path.split(out)
+    partial = os.path.join(folder, f".{name}.partial-{os.getpid()}")
+
+    def write(data: Any) -> None:
+        try:
+            file.write(data)
+        except OSError as error:
+            raise _cannot_write(out, error) from error
+
+    try:
+        file = open(partial, "wb")  # noqa: SIM115 - closed below, where its own errors are told apart
+    except OSError as error:
+        raise _cannot_write(out, error) from error
+    try:
+        yield write
+        try:
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+            os.replace(partial, out)
+        except OSError as error:
+            raise _cannot_write(out, error) from error
+    except BaseException:
+        with suppress(OSError):
+            file.close()
+        with suppress(OSError):
+            os.unlink(partial)
+        raise
+
+
+def _cannot_write(out: str, error: OSError) -> WriteError:
+    return WriteError(
+        error.errno, f"cannot write {out}: {error.strerror}. Nothing was left behind; free the cause and try again."
+    )

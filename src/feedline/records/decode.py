@@ -1,0 +1,222 @@
+"""Examples -> columns: `features` compiled for the native core, and its arrays made into the columns of a Block."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from feedline import _native
+from feedline.block import Block, Bytes, Column, Objects, Ragged
+from feedline.errors import UsageError
+from feedline.records.faults import to_error
+from feedline.records.features import (
+    STRING,
+    Feature,
+    FixedLenFeature,
+    FixedLenSequenceFeature,
+    RaggedFeature,
+    RawFeature,
+    SequenceFeatures,
+    TensorFeature,
+    VarLenFeature,
+    normalize,
+)
+from feedline.records.paths import Files, compression_name, resolve
+from feedline.records.reading import OnCorrupt, SkipCount, skips
+from feedline.structure import flatten
+
+Features = Mapping[str, Any] | SequenceFeatures
+
+
+class Plan:
+    """`features` ready for use: the native schema, and how its columns become those of a Block.
+
+    Elements are dicts by the features' names; of SequenceFeatures, a tuple of two: context and sequences.
+    """
+
+    def __init__(self, features: Features) -> None:
+        self.features = normalize(features)
+        self.schema = _native.Schema()
+        self._makers: list[Callable[[Any], Column]] = []
+        numbers = iter(range(1 << 30))
+        tree: Any
+        if isinstance(self.features, SequenceFeatures):
+            tree = (
+                {name: self._add(name, each, next(numbers), False) for name, each in self.features.context.items()},
+                {name: self._add(name, each, next(numbers), True) for name, each in self.features.sequence.items()},
+            )
+        else:
+            tree = {name: self._add(name, each, next(numbers), False) for name, each in self.features.items()}
+        # A structure orders its leaves in its own way; the native columns come in that of `features`.
+        self._order, self.structure = flatten(tree)
+        self.decoder = _native.Decoder(self.schema)
+
+    def _add(self, name: str, feature: Feature, number: int, in_list: bool) -> int:
+        default = feature.default_array() if isinstance(feature, FixedLenFeature) else None
+        strings = feature.dtype == STRING
+        kind = "bytes" if isinstance(feature, RawFeature | TensorFeature) or strings else feature.dtype.name
+        layout = _LAYOUTS[type(feature)]
+        self.schema.add(
+            name=name,
+            key=getattr(feature, "value_key", None) or name,
+            layout=layout,
+            kind=kind,
+            dtype=feature.dtype,
+            shape=[-1 if size is None else size for size in getattr(feature, "shape", ())],
+            required=layout not in ("varlen", "steps") or not getattr(feature, "allow_missing", True),
+            default_numbers=None if default is None or strings else default.tobytes(),
+            default_strings=None if default is None or not strings else default.ravel().tolist(),
+            in_list=in_list,
+        )
+        self._makers.append(_maker(feature, in_list))
+        return number
+
+    def block(self, rows: int, arrays: list[Any]) -> Block:
+        columns = [self._makers[number](arrays[number]) for number in self._order]
+        return Block._trusted(self.structure, columns, rows)
+
+
+_LAYOUTS = {
+    FixedLenFeature: "fixed",
+    VarLenFeature: "varlen",
+    RaggedFeature: "varlen",
+    FixedLenSequenceFeature: "steps",
+    RawFeature: "raw",
+    TensorFeature: "tensor",
+}
+
+
+def _maker(feature: Feature, in_list: bool) -> Callable[[Any], Column]:
+    """What makes a column of the arrays that the native core gives for this feature."""
+    shape = getattr(feature, "shape", ())
+    strings = feature.dtype == STRING
+    if isinstance(feature, TensorFeature) and None in shape:
+        return lambda arrays: _tensors(arrays, shape, strings)
+    if isinstance(feature, FixedLenFeature | RawFeature | TensorFeature):
+        if not strings:
+            return lambda array: array
+        return lambda arrays: Bytes(arrays[0], arrays[1], shape, None if 0 not in shape else len(arrays[0]))
+    return lambda arrays: _ragged(arrays, shape, strings)
+
+
+def _ragged(arrays: Any, inner: tuple[int, ...], strings: bool) -> Column:
+    data, string_offsets, steps, rows, _ = arrays
+    values: Column = Bytes(data, string_offsets, inner) if strings else data
+    if steps is not None:
+        values = Ragged._trusted(values, steps)
+    return Ragged._trusted(values, rows)
+
+
+def _tensors(arrays: Any, shape: tuple[int | None, ...], strings: bool) -> Column:
+    data, string_offsets, _, rows, dims = arrays
+    shapes = dims.reshape(-1, len(shape))
+    inner = tuple(size for size in shape[1:] if size is not None)
+    if len(inner) == len(shape) - 1 and 0 not in inner:
+        # Only the first dimension changes.
+        values: Column = Bytes(data, string_offsets, inner) if strings else data.reshape(-1, *inner)
+        return Ragged._trusted(values, rows // math.prod(inner))
+    flat: Any = data
+    if strings:
+        flat = np.array([*_native.byte_strings(data, string_offsets), None], dtype=object)[:-1]
+    return Objects([flat[rows[i] : rows[i + 1]].reshape(shapes[i]) for i in range(len(shapes))])
+
+
+def read_blocks(
+    files: Files,
+    features: Features,
+    *,
+    rows: int = 256,
+    threads: int = 1,
+    compression: str | None = "auto",
+    verify: bool = True,
+    on_corrupt: OnCorrupt = "raise",
+) -> Iterator[Block]:
+    """The Examples of the files, one after another, decoded into blocks of `rows` rows.
+
+    The last block may be shorter, and so may one with skipped records or with more than 64 MB of them. With several
+    `threads` they work side by side, outside of Python's lock, and the order is the same.
+
+    With `on_corrupt="skip"` damaged records are dropped, and one warning at the end counts them. Records that are
+    sound, but do not fit `features`, always raise: they would all be dropped.
+    """
+    if rows < 1:
+        raise UsageError(f"read_blocks(rows={rows}): a block has 1 row at least.")
+    if threads < 1:
+        raise UsageError(f"read_blocks(threads={threads}): 1 thread at least is needed.")
+    skip = skips(on_corrupt)
+    plan = Plan(features)
+    return _read_blocks(
+        plan,
+        _native.BlockReader(
+            files=resolve(files),
+            schema=plan.schema,
+            rows=rows,
+            threads=threads,
+            verify=verify,
+            skip=skip,
+            compression=compression_name(compression),
+        ),
+    )
+
+
+def _read_blocks(plan: Plan, reader: _native.BlockReader) -> Iterator[Block]:
+    skipped = SkipCount()
+    while (item := reader.next()) is not None:
+        rows, arrays, faults, fault = item
+        skipped.add(faults)
+        if rows:
+            yield plan.block(rows, arrays)
+        if fault is not None:
+            raise to_error(fault)
+    skipped.warn()
+
+
+def decode(records: bytes | list[bytes], features: Features) -> Any:
+    """Serialized Examples -> a dict of arrays, as tf.io.parse_example gives them.
+
+    One record gives its values; a list of them gives a batch, in which VarLenFeature and RaggedFeature are
+    `Ragged`, and FixedLenSequenceFeature is filled up to the longest row with its default. SequenceFeatures give two
+    dicts, context and sequences.
+
+    >>> from feedline.records.encode import encode
+    >>> record = encode({"x": [1.5, 2.5], "tags": [b"a", b"b"]})
+    >>> features = {"x": FixedLenFeature([2], "float32"), "tags": VarLenFeature("string")}
+    >>> decode(record, features)
+    {'x': array([1.5, 2.5], dtype=float32), 'tags': array([b'a', b'b'], dtype=object)}
+    >>> decode([record, record], features)["tags"].to_list()
+    [[b'a', b'b'], [b'a', b'b']]
+    """
+    plan = _plan_of(features)
+    single = isinstance(records, bytes)
+    rows, arrays, _, fault = plan.decoder.decode([records] if single else records)
+    if fault is not None:
+        raise to_error(fault)
+    block = plan.block(rows, arrays)
+    if single:
+        return block.row(0)
+    return _padded(block.as_batch(), plan.features)
+
+
+def _padded(batch: Any, features: dict[str, Feature] | SequenceFeatures) -> Any:
+    if isinstance(features, SequenceFeatures):
+        context, sequences = batch
+        return _padded(context, features.context), sequences
+    for name, feature in features.items():
+        if isinstance(feature, FixedLenSequenceFeature):
+            batch[name] = batch[name].to_dense(feature.default_value)
+    return batch
+
+
+def _plan_of(features: Features) -> Plan:
+    if isinstance(features, SequenceFeatures):
+        return _cached_plan(features)
+    return _cached_plan(tuple(normalize(features).items()))  # type: ignore[union-attr]
+
+
+@lru_cache(maxsize=64)
+def _cached_plan(features: Any) -> Plan:
+    return Plan(features if isinstance(features, SequenceFeatures) else dict(features))

@@ -1,0 +1,56 @@
+"""Which files `files` means: a path, a glob, a directory, or a list of them."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable
+
+from feedline.errors import UsageError
+
+Files = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+def resolve(files: Files) -> list[str]:
+    """The paths that `files` means, those of one glob or directory sorted.
+
+    A directory stands for the files in it, hidden ones and sidecar indexes apart; it is not searched deeper. A path
+    that exists is taken as it is, even if it holds `*`, `?` or `[`.
+    """
+    if isinstance(files, str | os.PathLike):
+        return _resolve_one(os.fspath(files))
+    paths = [path for item in files for path in _resolve_one(os.fspath(item))]
+    if not paths:
+        raise UsageError("files is empty: give a path, a glob, a directory, or a list of them.")
+    return paths
+
+
+def _resolve_one(path: str) -> list[str]:
+    if os.path.isdir(path):
+        found = sorted(
+            entry.path
+            for entry in os.scandir(path)
+            if entry.is_file() and not entry.name.startswith((".", "_")) and not entry.name.endswith(INDEX_SUFFIX)
+        )
+        if not found:
+            raise UsageError(f"{path}: the directory holds no files.")
+        return found
+    if not os.path.exists(path) and glob.has_magic(path):
+        found = sorted(match for match in glob.glob(path, recursive=True) if not match.endswith(INDEX_SUFFIX))
+        if not found:
+            raise UsageError(f"{path}: no file matches this pattern.")
+        return found
+    return [path]
+
+
+INDEX_SUFFIX = ".index"
+
+
+def compression_name(compression: str | None) -> str:
+    """tf.data's names ("GZIP", "ZLIB", "" or None) and "auto", as the native core spells them."""
+    if compression is None or compression == "":
+        return "none"
+    name = compression.lower()
+    if name not in ("auto", "none", "gzip", "zlib"):
+        raise UsageError(f'compression={compression!r}: use "auto", "GZIP", "ZLIB", or None for plain files.')
+    return name

@@ -1,0 +1,108 @@
+"""TFRecord files -> records, or batches of them: the loop that every other module here runs on.
+
+Memory is bounded by the batch that is held and the chunk being read, whatever the size of the file.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Literal
+
+from feedline import _native
+from feedline.errors import UsageError
+from feedline.records.faults import to_error
+from feedline.records.paths import Files, compression_name, resolve
+
+OnCorrupt = Literal["raise", "skip"]
+
+# About what a core's second-level cache holds: bytes are checked and decoded while they are still there.
+BATCH_BYTES = 1 << 19
+BATCH_RECORDS = 1 << 14
+
+
+def read(
+    files: Files, *, compression: str | None = "auto", verify: bool = True, on_corrupt: OnCorrupt = "raise"
+) -> Iterator[bytes]:
+    """The records of the files, one after another, as bytes.
+
+    With `on_corrupt="skip"` damaged records are dropped, and one warning at the end counts them. `verify=False`
+    leaves the payloads' checksums unread; those of the headers are always checked.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "a.tfrecord")
+    >>> _ = path.write_bytes(_native.frame(b"one") + _native.frame(b"two"))
+    >>> list(read(path))
+    [b'one', b'two']
+    """
+    skip = skips(on_corrupt)
+    paths, kind = resolve(files), compression_name(compression)
+    return _read(paths, kind, verify, skip)
+
+
+def _read(paths: list[str], compression: str, verify: bool, skip: bool) -> Iterator[bytes]:
+    skipped = SkipCount()
+    for path in paths:
+        for batch in batches(path, compression, resync=skip):
+            records = batch.to_list()
+            bad = {fault.record: fault for fault in batch.check()} if verify else {}
+            skipped.add(batch.take_skipped())
+            if not bad:
+                yield from records
+                continue
+            for number, record in zip(batch.numbers.tolist(), records, strict=True):
+                if number not in bad:
+                    yield record
+                elif skip:
+                    skipped.add([bad[number]])
+                else:
+                    raise to_error(bad[number])
+    skipped.warn()
+
+
+def batches(path: str, compression: str, *, resync: bool) -> Iterator[_native.RecordBatch]:
+    """Batches of one file; their payloads are not checked yet.
+
+    A damaged header raises after the records before it; with `resync` it is noted in the batch instead.
+    """
+    reader = open_reader(path, compression, resync=resync)
+    while not reader.done:
+        batch, fault = reader.next(BATCH_RECORDS, BATCH_BYTES)
+        yield batch
+        if fault is not None:
+            raise to_error(fault)
+
+
+def open_reader(path: str, compression: str, *, resync: bool) -> _native.RecordReader:
+    reader = _native.open_records(path, compression, resync)
+    if isinstance(reader, _native.Fault):
+        raise to_error(reader)
+    return reader
+
+
+def skips(on_corrupt: str) -> bool:
+    if on_corrupt not in ("raise", "skip"):
+        raise UsageError(f'on_corrupt={on_corrupt!r}: use "raise" or "skip".')
+    return on_corrupt == "skip"
+
+
+class SkipCount:
+    """What was passed over, for one warning at the end instead of one for each."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first: _native.Fault | None = None
+
+    def add(self, faults: list[_native.Fault]) -> None:
+        self.count += len(faults)
+        if faults and self._first is None:
+            self._first = faults[0]
+
+    def warn(self) -> None:
+        if self._first is not None:
+            first = str(to_error(self._first)).splitlines()[0]
+            warnings.warn(
+                f"{self.count:,} damaged records or stretches were skipped. The first: {first}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
