@@ -39,8 +39,8 @@ nb::object give(Buffer&& buffer, nb::handle dtype, std::span<const int64_t> shap
     data = owned->data();
   }
   Py_INCREF(descr);  // PyArray_NewFromDescr takes a reference
-  nb::object array = nb::steal(PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(dims.size()), dims.data(),
-                                                    nullptr, data, NPY_ARRAY_CARRAY, nullptr));
+  nb::object array = nb::steal(PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(dims.size()),
+                                                    dims.data(), nullptr, data, NPY_ARRAY_CARRAY, nullptr));
   if (!array.is_valid()) throw nb::python_error();
   if (owner.is_valid()) {
     PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array.ptr()), owner.release().ptr());

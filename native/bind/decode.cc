@@ -46,9 +46,10 @@ struct ArrayPlan {
 // The core's schema, and what Python needs besides.
 class PySchema {
  public:
-  void add(std::string name, std::string key, const std::string& layout, const std::string& kind, nb::object dtype,
-           std::vector<int64_t> shape, bool required, std::optional<nb::bytes> default_numbers,
-           std::optional<std::vector<nb::bytes>> default_strings, bool in_list) {
+  void add(std::string name, std::string key, const std::string& layout, const std::string& kind,
+           nb::object dtype, std::vector<int64_t> shape, bool required,
+           std::optional<nb::bytes> default_numbers, std::optional<std::vector<nb::bytes>> default_strings,
+           bool in_list) {
     Feature feature;
     feature.name = std::move(name);
     feature.key = std::move(key);
@@ -74,10 +75,12 @@ class PySchema {
     }
     if (default_strings) {
       feature.has_default = true;
-      for (const nb::bytes& text : *default_strings) feature.default_strings.emplace_back(text.c_str(), text.size());
+      for (const nb::bytes& text : *default_strings)
+        feature.default_strings.emplace_back(text.c_str(), text.size());
     }
-    const bool same_length = !in_list && (feature.layout == Layout::kFixed || feature.layout == Layout::kRaw ||
-                                          (feature.layout == Layout::kTensor && one_shape));
+    const bool same_length =
+        !in_list && (feature.layout == Layout::kFixed || feature.layout == Layout::kRaw ||
+                     (feature.layout == Layout::kTensor && one_shape));
     // A tensor of changing shape has its dimensions apart; its data is flat.
     ArrayPlan plan{strings ? dtype_of<uint8_t>() : std::move(dtype), {}, same_length && !strings};
     if (plan.one_array || (feature.layout == Layout::kSteps && !strings)) plan.inner = std::move(shape);
@@ -122,8 +125,8 @@ nb::tuple block_to_python(const PySchema& schema, DecodedBlock&& block) {
                         to_python(std::move(block.skipped)), to_python(std::move(block.fault)));
 }
 
-// Decodes records that are in memory. One call at a time uses the decoder, and what it has learned of the keys'
-// order serves the next.
+// Decodes records that are in memory. One call at a time uses the decoder, and what it has learned of the
+// keys' order serves the next.
 class PyDecoder {
  public:
   explicit PyDecoder(PySchema schema) : schema_(std::move(schema)), decoder_(schema_.schema()) {}
@@ -141,8 +144,9 @@ class PyDecoder {
       std::lock_guard lock(mutex_);
       decoder_.begin(views.size());
       for (size_t i = 0; i < views.size() && !block.fault; ++i) {
-        block.fault = decoder_.add(views[i]);
-        if (block.fault) block.fault.record = static_cast<int64_t>(i);
+        if (decoder_.add(views[i])) continue;
+        block.fault = std::move(decoder_.fault());
+        block.fault.record = static_cast<int64_t>(i);
       }
       block.rows = decoder_.rows();
       block.columns = decoder_.finish();
@@ -158,8 +162,8 @@ class PyDecoder {
 
 class PyBlockReader {
  public:
-  PyBlockReader(std::vector<std::string> files, PySchema schema, size_t rows, size_t threads, bool verify, bool skip,
-                const std::string& compression)
+  PyBlockReader(std::vector<std::string> files, PySchema schema, size_t rows, size_t threads, bool verify,
+                bool skip, const std::string& compression)
       : schema_(std::move(schema)),
         reader_(std::move(files), schema_.schema(),
                 ReadOptions{compression_from(compression), rows, threads, verify, skip}) {}
@@ -188,8 +192,8 @@ class PyBlockReader {
 void bind_decode(nb::module_& module) {
   nb::class_<PySchema>(module, "Schema", "The compiled form of `features`.")
       .def(nb::init<>())
-      .def("add", &PySchema::add, nb::arg("name"), nb::arg("key"), nb::arg("layout"), nb::arg("kind"), nb::arg("dtype"),
-           nb::arg("shape"), nb::arg("required"), nb::arg("default_numbers").none(),
+      .def("add", &PySchema::add, nb::arg("name"), nb::arg("key"), nb::arg("layout"), nb::arg("kind"),
+           nb::arg("dtype"), nb::arg("shape"), nb::arg("required"), nb::arg("default_numbers").none(),
            nb::arg("default_strings").none(), nb::arg("in_list"));
 
   nb::class_<PyDecoder>(module, "Decoder", "Examples in memory -> columns.")

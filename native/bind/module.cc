@@ -1,6 +1,5 @@
-#include "bind/bind.h"
-
 #include "bind/arrays.h"
+#include "bind/bind.h"
 
 NB_MODULE(_native, module) {
   using namespace feedline::bind;

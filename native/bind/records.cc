@@ -33,7 +33,9 @@ std::optional<int64_t> known(int64_t place) {
   return place < 0 ? std::nullopt : std::optional<int64_t>(place);
 }
 
-nb::bytes to_bytes(const RecordView& record) { return nb::bytes(record.data, static_cast<size_t>(record.size)); }
+nb::bytes to_bytes(const RecordView& record) {
+  return nb::bytes(record.data, static_cast<size_t>(record.size));
+}
 
 template <class Field>
 nb::object column(const RecordBatch& batch, Field RecordView::* field) {
@@ -99,7 +101,8 @@ void bind_records(nb::module_& module) {
             return to_python(std::move(faults));
           },
           "One fault for each record whose payload does not fit its checksum.")
-      .def("sound_frames", &sound_frames, "The framed bytes of the records whose checksums hold, back to back.");
+      .def("sound_frames", &sound_frames,
+           "The framed bytes of the records whose checksums hold, back to back.");
 
   nb::class_<RecordReader>(module, "RecordReader", "One TFRecord file, read forward in chunks.")
       .def(
@@ -130,9 +133,11 @@ void bind_records(nb::module_& module) {
           nb::gil_scoped_release release;
           fault = RecordReader::open(path, kind, on_damage, reader);
         }
-        return fault ? to_python(std::move(fault)) : nb::cast(reader.release(), nb::rv_policy::take_ownership);
+        return fault ? to_python(std::move(fault))
+                     : nb::cast(reader.release(), nb::rv_policy::take_ownership);
       },
-      nb::arg("path"), nb::arg("compression"), nb::arg("resync"), "A RecordReader, or the Fault that kept it closed.");
+      nb::arg("path"), nb::arg("compression"), nb::arg("resync"),
+      "A RecordReader, or the Fault that kept it closed.");
 
   module.def(
       "frame",
@@ -140,7 +145,8 @@ void bind_records(nb::module_& module) {
         const auto* data = static_cast<const uint8_t*>(payload.data());
         Buffer framed(kHeaderSize + payload.size() + kFooterSize);
         std::memcpy(framed.data() + kHeaderSize, data, payload.size());
-        write_frame_around({data, payload.size()}, framed.data(), framed.data() + kHeaderSize + payload.size());
+        write_frame_around({data, payload.size()}, framed.data(),
+                           framed.data() + kHeaderSize + payload.size());
         return nb::bytes(framed.data(), framed.size());
       },
       nb::arg("payload"), "The payload with its header and footer.");

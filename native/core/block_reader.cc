@@ -17,13 +17,15 @@ Fault out_of_memory() { return Fault::io("there is no memory left for the next b
 
 }  // namespace
 
-void decode_batch(ExampleDecoder& decoder, const RecordBatch& batch, const ReadOptions& options, DecodedBlock& out) {
+void decode_batch(ExampleDecoder& decoder, const RecordBatch& batch, const ReadOptions& options,
+                  DecodedBlock& out) {
   decoder.begin(batch.records.size());
   for (size_t i = 0; i < batch.records.size(); ++i) {
     const RecordView& record = batch.records[i];
-    Fault fault = options.verify && !payload_holds(record) ? payload_fault(record) : decoder.add(record.payload());
-    if (!fault) [[likely]]
+    const bool sound = !options.verify || payload_holds(record);
+    if (sound && decoder.add(record.payload())) [[likely]]
       continue;
+    Fault fault = sound ? std::move(decoder.fault()) : payload_fault(record);
     fault.path = batch.path_of(i);
     fault.record = record.number;
     fault.offset = static_cast<int64_t>(record.offset);

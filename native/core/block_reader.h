@@ -1,7 +1,8 @@
 // TFRecord files, one after another -> blocks of decoded rows, in order, by one or several threads.
 //
-// Finding records needs the bytes before them, so one thread at a time reads and walks the headers; checking and
-// decoding what it found is done side by side. At most `threads + kAhead` blocks are under way or waiting.
+// Finding records needs the bytes before them, so one thread at a time reads and walks the headers; checking
+// and decoding what it found is done side by side. At most `threads + kAhead` blocks are under way or
+// waiting.
 #pragma once
 
 #include <chrono>
@@ -29,25 +30,27 @@ struct DecodedBlock {
 
 struct ReadOptions {
   Compression compression = Compression::kAuto;
-  size_t rows = 256;    // of a block; the last may be shorter, and so is one with skipped or very large records
-  size_t threads = 1;   // 1: the caller's own
-  bool verify = true;   // check the payloads' checksums
-  bool skip = false;    // pass over what is damaged
+  size_t rows = 256;  // of a block; the last may be shorter, and so is one with skipped or very large records
+  size_t threads = 1;  // 1: the caller's own
+  bool verify = true;  // check the payloads' checksums
+  bool skip = false;   // pass over what is damaged
 };
 
 // Decodes a batch of records, up to the first fault.
-void decode_batch(ExampleDecoder& decoder, const RecordBatch& batch, const ReadOptions& options, DecodedBlock& out);
+void decode_batch(ExampleDecoder& decoder, const RecordBatch& batch, const ReadOptions& options,
+                  DecodedBlock& out);
 
 class BlockReader {
  public:
-  BlockReader(std::vector<std::string> files, std::shared_ptr<const Schema> schema, const ReadOptions& options);
+  BlockReader(std::vector<std::string> files, std::shared_ptr<const Schema> schema,
+              const ReadOptions& options);
   ~BlockReader();
   BlockReader(const BlockReader&) = delete;
   BlockReader& operator=(const BlockReader&) = delete;
 
   enum class Outcome { kBlock, kEnd, kWaiting };
-  // The next block, the end of the data, or kWaiting when nothing came within `patience`. A block with a fault is
-  // the last one.
+  // The next block, the end of the data, or kWaiting when nothing came within `patience`. A block with a
+  // fault is the last one.
   Outcome next(std::chrono::milliseconds patience, DecodedBlock& out);
 
  private:

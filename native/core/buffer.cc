@@ -9,11 +9,15 @@
 #include <new>
 #include <vector>
 
+#ifdef FEEDLINE_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace feedline {
 
 namespace {
 
-constexpr size_t kSmallest = 4096;               // below a page, malloc recycles well enough
+constexpr size_t kSmallest = 4096;                // below a page, malloc recycles well enough
 constexpr size_t kMaxPooled = size_t{256} << 20;  // idle bytes kept; beyond, memory goes back to the system
 
 // Four classes an octave: at most a quarter is wasted, and batches of nearly equal size share a class.
@@ -87,10 +91,13 @@ Buffer::Buffer(size_t size) : size_(size) {
     capacity_ = class_of(size);
     data_ = pool().take(capacity_);
   }
+  fence();
 }
 
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
+  size_ = capacity_;
+  fence();
   if (capacity_ < kSmallest) {
     std::free(data_);
   } else {
@@ -98,14 +105,19 @@ Buffer::~Buffer() {
   }
 }
 
-void Buffer::resize(size_t size) {
-  if (size > capacity_) {
-    Buffer larger(std::max(size, capacity_ + capacity_ / 2));
-    if (size_ != 0) std::memcpy(larger.data_, data_, size_);
-    *this = std::move(larger);
-  }
-  size_ = size;
+void Buffer::grow(size_t size) {
+  Buffer larger(std::max(size, capacity_ + capacity_ / 2));
+  if (size_ != 0) std::memcpy(larger.data_, data_, size_);
+  *this = std::move(larger);
 }
+
+#ifdef FEEDLINE_ASAN
+void Buffer::fence() noexcept {
+  if (data_ == nullptr) return;
+  ASAN_UNPOISON_MEMORY_REGION(data_, size_);
+  ASAN_POISON_MEMORY_REGION(data_ + size_, capacity_ - size_);
+}
+#endif
 
 size_t pooled_bytes() noexcept { return pool().bytes(); }
 

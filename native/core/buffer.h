@@ -7,6 +7,14 @@
 #include <span>
 #include <utility>
 
+#if defined(__SANITIZE_ADDRESS__)
+#define FEEDLINE_ASAN
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FEEDLINE_ASAN
+#endif
+#endif
+
 namespace feedline {
 
 inline constexpr size_t kAlignment = 64;
@@ -45,9 +53,22 @@ class Buffer {
   }
 
   // Keeps the first `size()` bytes. Grows at least by half, so that appending is linear in all.
-  void resize(size_t size);
+  void resize(size_t size) {
+    if (size > capacity_) grow(size);
+    size_ = size;
+    fence();
+  }
 
  private:
+  void grow(size_t size);
+
+  // Under AddressSanitizer, what is reserved beyond size() may not be touched. Elsewhere it does nothing.
+#ifdef FEEDLINE_ASAN
+  void fence() noexcept;
+#else
+  void fence() noexcept {}
+#endif
+
   uint8_t* data_ = nullptr;
   size_t size_ = 0;
   size_t capacity_ = 0;

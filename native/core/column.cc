@@ -59,7 +59,10 @@ ColumnBuilder::ColumnBuilder(const Feature& feature, bool in_list)
       strings_(feature.item_size == 0),
       same_length_(!in_list && (feature.layout == Layout::kFixed || feature.layout == Layout::kRaw ||
                                 (feature.layout == Layout::kTensor && one_shape(feature)))),
-      item_size_(feature.item_size) {}
+      item_size_(feature.item_size),
+      list_tag_(!in_list && feature.layout == Layout::kFixed && !strings_
+                    ? static_cast<uint8_t>(wire::tag(static_cast<uint32_t>(feature.kind), wire::kDelimited))
+                    : 0) {}
 
 void ColumnBuilder::begin(size_t max_rows) {
   column_ = Column{};
@@ -72,28 +75,23 @@ void ColumnBuilder::begin(size_t max_rows) {
   if (!same_length_) column_.rows = new_offsets(max_rows + 1);
 }
 
-Fault ColumnBuilder::add(Cursor feature) {
-  if (feature_.layout == Layout::kRaw) return append_raw(feature);
-  if (feature_.layout == Layout::kTensor) return append_tensor(feature);
+bool ColumnBuilder::add_any(Cursor feature) {
+  if (feature_.layout == Layout::kRaw) return add_raw(feature);
+  if (feature_.layout == Layout::kTensor) return add_tensor(feature);
   size_t added = 0;
-  if (same_length_) {
-    Fault fault = append(feature, feature_.count, added);
-    // A Feature with no kind set counts as missing, as in TensorFlow.
-    if (!fault && added == kAny) return add_missing();
-    return fault;
-  }
-  if (Fault fault = append(feature, kAny, added)) return fault;
+  if (!append(feature, same_length_ ? feature_.count : kAny, added)) return false;
   if (added == kAny) return add_missing();
+  if (same_length_) return true;
   const size_t per_step = feature_.layout == Layout::kSteps ? feature_.count : 1;
-  if (per_step == 0 || added % per_step != 0) {
-    return Fault::schema("holds " + std::to_string(added) + " values, but each step needs " + std::to_string(per_step),
-                         feature_.name);
+  if (added % per_step != 0) {
+    return wrong("holds " + std::to_string(added) + " values, but each step needs " +
+                 std::to_string(per_step));
   }
   push(column_.rows, last(column_.rows) + added / per_step);
-  return {};
+  return true;
 }
 
-Fault ColumnBuilder::add_list(Cursor feature_list) {
+bool ColumnBuilder::add_list(Cursor feature_list) {
   size_t steps = 0;
   while (!feature_list.done()) {
     uint32_t tag = 0;
@@ -106,114 +104,105 @@ Fault ColumnBuilder::add_list(Cursor feature_list) {
     if (!wire::read_delimited(feature_list, feature)) return malformed();
     size_t added = 0;
     if (feature_.layout == Layout::kSteps) {
-      if (Fault fault = append(feature, feature_.count, added)) return fault;
-      if (added == kAny && feature_.count != 0) return wrong_count(0, feature_.count);
+      if (!append(feature, feature_.count, added)) return false;
+      if (added == kAny) return wrong_count(0, feature_.count);
     } else {
-      if (Fault fault = append(feature, kAny, added)) return fault;
+      if (!append(feature, kAny, added)) return false;
       push(column_.steps, last(column_.steps) + (added == kAny ? 0 : added));
     }
     ++steps;
   }
   push(column_.rows, last(column_.rows) + steps);
-  return {};
+  return true;
 }
 
-Fault ColumnBuilder::add_missing() {
+bool ColumnBuilder::add_missing() {
   if (!same_length_) {
-    if (feature_.required) return Fault::schema("is missing", feature_.name);
+    if (feature_.required) return wrong("is missing");
     push(column_.rows, last(column_.rows));
-    return {};
+    return true;
   }
-  if (!feature_.has_default) return Fault::schema("is missing, and has no default value", feature_.name);
+  if (!feature_.has_default) return wrong("is missing, and has no default value");
   if (strings_) {
     for (const std::string& text : feature_.default_strings) push_string(text);
-  } else {
+  } else if (!feature_.default_numbers.empty()) {
     const std::vector<uint8_t>& numbers = feature_.default_numbers;
-    if (!numbers.empty()) std::memcpy(grow_data(numbers.size()), numbers.data(), numbers.size());
+    std::memcpy(grow_data(numbers.size()), numbers.data(), numbers.size());
   }
-  return {};
+  return true;
 }
 
-// The usual columns first: `append` sets `added` to kAny when the Feature has no kind.
-Fault ColumnBuilder::append(Cursor feature, size_t expected, size_t& added) {
+bool ColumnBuilder::append(Cursor feature, size_t expected, size_t& added) {
   if (!values_.parse(feature)) return malformed();
-  if (values_.kind() != feature_.kind) [[unlikely]] {
-    if (values_.kind() == ValueKind::kNone) {
-      added = kAny;
-      return {};
-    }
-    return Fault::schema(std::string("holds ") + kind_name(values_.kind()) + " values, but " +
-                             kind_name(feature_.kind) + " are expected",
-                         feature_.name);
+  if (values_.kind() == ValueKind::kNone) {
+    added = kAny;
+    return true;
   }
+  if (values_.kind() != feature_.kind) return wrong_kind();
   return strings_ ? append_strings(expected, added) : append_numbers(expected, added);
 }
 
-Fault ColumnBuilder::append_numbers(size_t expected, size_t& added) {
+bool ColumnBuilder::append_numbers(size_t expected, size_t& added) {
   if (!values_.count(added)) return malformed();
   if (expected != kAny && added != expected) return wrong_count(added, expected);
-  if (added == 0) return {};
+  if (added == 0) return true;
   uint8_t* const out = grow_data(added * item_size_);
   const bool sound = feature_.kind == ValueKind::kFloat ? values_.copy(reinterpret_cast<float*>(out))
                                                         : values_.copy(reinterpret_cast<int64_t*>(out));
-  return sound ? Fault{} : malformed();
+  return sound || malformed();
 }
 
-Fault ColumnBuilder::append_strings(size_t expected, size_t& added) {
+bool ColumnBuilder::append_strings(size_t expected, size_t& added) {
   added = 0;
   const bool sound = values_.each_string([&](std::string_view text) {
     push_string(text);
     ++added;
   });
   if (!sound) return malformed();
-  if (expected != kAny && added != expected) return wrong_count(added, expected);
-  return {};
+  return expected == kAny || added == expected || wrong_count(added, expected);
 }
 
-Fault ColumnBuilder::single_string(Cursor feature, std::string_view& value) {
+bool ColumnBuilder::single_string(Cursor feature, std::string_view& value) {
   if (!values_.parse(feature)) return malformed();
-  if (values_.kind() == ValueKind::kNone) return Fault::schema("is missing, and has no default value", feature_.name);
-  if (values_.kind() != ValueKind::kBytes) {
-    return Fault::schema(std::string("holds ") + kind_name(values_.kind()) + " values, but bytes are expected",
-                         feature_.name);
-  }
+  if (values_.kind() == ValueKind::kNone) return wrong("is missing, and has no default value");
+  if (values_.kind() != ValueKind::kBytes) return wrong_kind();
   size_t found = 0;
   const bool sound = values_.each_string([&](std::string_view text) {
     value = text;
     ++found;
   });
   if (!sound) return malformed();
-  return found == 1 ? Fault{} : wrong_count(found, 1);
+  return found == 1 || wrong_count(found, 1);
 }
 
-Fault ColumnBuilder::append_raw(Cursor feature) {
+bool ColumnBuilder::add_raw(Cursor feature) {
   std::string_view value;
-  if (Fault fault = single_string(feature, value)) return fault;
+  if (!single_string(feature, value)) return false;
   const size_t expected = feature_.count * item_size_;
   if (value.size() != expected) {
-    return Fault::schema(
-        "holds " + std::to_string(value.size()) + " bytes, but its shape and dtype need " + std::to_string(expected),
-        feature_.name);
+    return wrong("holds " + std::to_string(value.size()) + " bytes, but its shape and dtype need " +
+                 std::to_string(expected));
   }
   if (expected != 0) std::memcpy(grow_data(expected), value.data(), expected);
-  return {};
+  return true;
 }
 
-Fault ColumnBuilder::append_tensor(Cursor feature) {
+bool ColumnBuilder::add_tensor(Cursor feature) {
   std::string_view value;
-  if (Fault fault = single_string(feature, value)) return fault;
+  if (!single_string(feature, value)) return false;
   const std::span<const uint8_t> proto(reinterpret_cast<const uint8_t*>(value.data()), value.size());
-  if (Fault fault = parse_tensor(proto, tensor_, same_length_ ? feature_.count : 0)) {
-    fault.feature = feature_.name;
-    return fault;
+  fault_ = parse_tensor(proto, tensor_, same_length_ ? feature_.count : 0);
+  if (fault_) {
+    fault_.feature = feature_.name;
+    return false;
   }
   if (tensor_.dtype != feature_.tensor_dtype) {
-    return Fault::schema(std::string("holds a tensor of ") + dtype_name(tensor_.dtype) + ", but " +
-                             dtype_name(feature_.tensor_dtype) + " is expected",
-                         feature_.name);
+    return wrong(std::string("holds a tensor of ") + dtype_name(tensor_.dtype) + ", but " +
+                 dtype_name(feature_.tensor_dtype) + " is expected");
   }
   const auto fits = [](int64_t found, int64_t expected) { return expected < 0 || found == expected; };
-  if (!std::equal(tensor_.dims.begin(), tensor_.dims.end(), feature_.dims.begin(), feature_.dims.end(), fits)) {
+  if (!std::equal(tensor_.dims.begin(), tensor_.dims.end(), feature_.dims.begin(), feature_.dims.end(),
+                  fits)) {
     return wrong_shape();
   }
   if (strings_) {
@@ -221,32 +210,43 @@ Fault ColumnBuilder::append_tensor(Cursor feature) {
   } else if (tensor_.elements != 0) {
     fill(tensor_, grow_data(tensor_.size_bytes()));
   }
-  if (same_length_) return {};
+  if (same_length_) return true;
   push(column_.rows, last(column_.rows) + static_cast<size_t>(tensor_.elements));
   for (int64_t dim : tensor_.dims) push(column_.dims, static_cast<size_t>(dim));
-  return {};
+  return true;
 }
 
-Fault ColumnBuilder::wrong_shape() const {
+bool ColumnBuilder::malformed() {
+  fault_ = Fault::corrupt("the protobuf message is malformed");
+  fault_.feature = feature_.name;
+  return false;
+}
+
+bool ColumnBuilder::wrong(std::string what) {
+  fault_ = Fault::schema(std::move(what), feature_.name);
+  return false;
+}
+
+bool ColumnBuilder::wrong_kind() {
+  return wrong(std::string("holds ") + kind_name(values_.kind()) + " values, but " +
+               kind_name(feature_.kind) +
+               (feature_.kind == ValueKind::kBytes ? " are expected" : " is expected"));
+}
+
+bool ColumnBuilder::wrong_count(size_t found, size_t expected) {
+  return wrong("holds " + std::to_string(found) + (found == 1 ? " value, but " : " values, but ") +
+               std::to_string(expected) + (expected == 1 ? " is expected" : " are expected") +
+               (in_list_ ? " in each step" : ""));
+}
+
+bool ColumnBuilder::wrong_shape() {
   const auto text = [](const std::vector<int64_t>& dims) {
     std::string shape;
     for (int64_t dim : dims) shape += (shape.empty() ? "" : ", ") + (dim < 0 ? "None" : std::to_string(dim));
     return "[" + shape + "]";
   };
-  return Fault::schema("holds a tensor of shape " + text(tensor_.dims) + ", but " + text(feature_.dims) + " is expected",
-                       feature_.name);
-}
-
-Fault ColumnBuilder::malformed() const {
-  Fault fault = Fault::corrupt("the protobuf message is malformed");
-  fault.feature = feature_.name;
-  return fault;
-}
-
-Fault ColumnBuilder::wrong_count(size_t found, size_t expected) const {
-  return Fault::schema("holds " + std::to_string(found) + (found == 1 ? " value, but " : " values, but ") +
-                           std::to_string(expected) + (in_list_ ? " are expected in each step" : " are expected"),
-                       feature_.name);
+  return wrong("holds a tensor of shape " + text(tensor_.dims) + ", but " + text(feature_.dims) +
+               " is expected");
 }
 
 uint8_t* ColumnBuilder::grow_data(size_t bytes) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <string>
 #include <string_view>
 
 #include "core/buffer.h"
@@ -13,8 +15,8 @@
 
 namespace feedline {
 
-// Which offsets there are depends on the feature. All are int64, begin with 0 and have one entry more than what
-// they count: the strings in `data`, the steps in the values, the rows in the values or steps.
+// Which offsets there are depends on the feature. All are int64, begin with 0 and have one entry more than
+// what they count: the strings in `data`, the steps in the values, the rows in the values or steps.
 struct Column {
   Buffer data;     // numbers, or the bytes of strings back to back
   Buffer strings;  // strings only
@@ -29,27 +31,40 @@ class ColumnBuilder {
 
   void begin(size_t max_rows);
 
-  // Each adds one row. After a fault, `cut` takes back what was added of it.
-  Fault add(wire::Cursor feature);
-  Fault add_list(wire::Cursor feature_list);
-  Fault add_missing();
+  // Each adds one row. When it cannot, it returns false, `fault()` says why, and `cut` must take back what
+  // was added of the row. (A Fault returned by value would cost more than most rows.)
+  bool add(wire::Cursor feature) {
+    if (add_fixed_numbers(feature)) [[likely]]
+      return true;
+    return add_any(feature);
+  }
+  bool add_list(wire::Cursor feature_list);
+  bool add_missing();
   void cut(size_t rows);
 
+  Fault& fault() noexcept { return fault_; }
   Column finish(size_t rows);
 
  private:
   static constexpr size_t kAny = SIZE_MAX;
 
-  // Appends the values of one Feature, of which there must be `expected`, or any number.
-  Fault append(wire::Cursor feature, size_t expected, size_t& added);
-  Fault append_numbers(size_t expected, size_t& added);
-  Fault append_strings(size_t expected, size_t& added);
-  Fault append_raw(wire::Cursor feature);
-  Fault append_tensor(wire::Cursor feature);
-  Fault single_string(wire::Cursor feature, std::string_view& value);
-  Fault wrong_shape() const;
-  Fault malformed() const;
-  Fault wrong_count(size_t found, size_t expected) const;
+  bool add_fixed_numbers(wire::Cursor feature) noexcept;
+  bool add_any(wire::Cursor feature);
+  bool add_raw(wire::Cursor feature);
+  bool add_tensor(wire::Cursor feature);
+
+  // Appends the values of one Feature, of which there must be `expected`, or any number; `added` is kAny when
+  // the Feature has no kind.
+  bool append(wire::Cursor feature, size_t expected, size_t& added);
+  bool append_numbers(size_t expected, size_t& added);
+  bool append_strings(size_t expected, size_t& added);
+  bool single_string(wire::Cursor feature, std::string_view& value);
+
+  bool malformed();
+  bool wrong(std::string what);
+  bool wrong_kind();
+  bool wrong_count(size_t found, size_t expected);
+  bool wrong_shape();
 
   uint8_t* grow_data(size_t bytes);
   void push_string(std::string_view text);
@@ -60,10 +75,44 @@ class ColumnBuilder {
   const bool strings_;      // the values are strings
   const bool same_length_;  // every row has feature_.count values
   const size_t item_size_;  // of a number
+  const uint8_t list_tag_;  // what a Feature of this kind begins with; 0 when the short way does not apply
   Column column_;
+  Fault fault_;
   FeatureValues values_;
   TensorView tensor_;
   size_t data_hint_ = 0;  // what the last block needed, so that growing need not copy
 };
+
+// Nearly all columns are of a fixed number of numbers, and nearly all writers pack them into one list.
+// Anything else is left to `add_any`, which starts from the beginning.
+inline bool ColumnBuilder::add_fixed_numbers(wire::Cursor feature) noexcept {
+  // Feature: tag, size | list: tag, size | values. Both sizes must reach exactly to the end.
+  wire::Cursor list;
+  wire::Cursor values;
+  if (feature.done() || *feature.at != list_tag_) return false;
+  ++feature.at;
+  if (!wire::read_delimited(feature, list) || !feature.done()) return false;
+  if (list.done() || *list.at != wire::tag(1, wire::kDelimited)) return false;
+  ++list.at;
+  if (!wire::read_delimited(list, values) || !list.done()) return false;
+
+  const size_t row_bytes = feature_.count * item_size_;
+  const size_t end = column_.data.size();
+  if (feature_.kind == ValueKind::kFloat) {
+    if (values.left() != row_bytes) return false;
+    column_.data.resize(end + row_bytes);
+    std::memcpy(column_.data.data() + end, values.at, row_bytes);
+    return true;
+  }
+  column_.data.resize(end + row_bytes);
+  uint8_t* out = column_.data.data() + end;
+  uint8_t* const stop = out + row_bytes;
+  for (uint64_t value = 0; out != stop && wire::read_varint(values, value); out += sizeof value) {
+    std::memcpy(out, &value, sizeof value);
+  }
+  if (out == stop && values.done()) return true;
+  column_.data.resize(end);
+  return false;
+}
 
 }  // namespace feedline

@@ -1,5 +1,6 @@
 #include "core/example_decoder.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/utf8.h"
@@ -34,6 +35,21 @@ std::string entry_prefix(std::string_view key) {
 
 }  // namespace
 
+// A call of memcmp would cost more than the rest of a short entry.
+inline bool KeyedFields::Expected::begins(const Cursor& entry) const noexcept {
+  constexpr size_t kHead = sizeof head;
+  if (entry.left() < kHead) {
+    return mask != 0 && entry.left() > prefix.size() &&
+           std::memcmp(entry.at, prefix.data(), prefix.size()) == 0;
+  }
+  uint64_t word = 0;
+  std::memcpy(&word, entry.at, kHead);
+  if (mask == 0 || (word & mask) != head) return false;
+  if (prefix.size() <= kHead) return true;
+  return entry.left() > prefix.size() &&
+         std::memcmp(entry.at + kHead, prefix.data() + kHead, prefix.size() - kHead) == 0;
+}
+
 KeyedFields::KeyedFields(const std::vector<Feature>& features) {
   for (const Feature& feature : features) {
     auto [found, fresh] = slots_by_key_.try_emplace(feature.key, static_cast<int>(slots_.size()));
@@ -59,10 +75,8 @@ const char* KeyedFields::scan(Cursor map) {
 
     Cursor value;
     Cursor rest = entry;
-    const std::string& prefix = expected.prefix;
-    const bool as_expected = !prefix.empty() && rest.left() > prefix.size() &&
-                             std::memcmp(rest.at, prefix.data(), prefix.size()) == 0;
-    rest.at += as_expected ? prefix.size() : 0;
+    const bool as_expected = expected.begins(entry);
+    if (as_expected) rest.at += expected.prefix.size();
     if (!as_expected || !wire::read_delimited(rest, value) || !rest.done()) [[unlikely]] {
       if (const char* wrong = scan_entry(entry, value, expected)) return wrong;
     }
@@ -85,7 +99,12 @@ const char* KeyedFields::scan_entry(Cursor entry, Cursor& value, Expected& learn
   }
   if (!is_utf8(key.text())) return "a feature's key is not valid UTF-8";
   auto found = slots_by_key_.find(key.text());
-  learned = Expected{entry_prefix(key.text()), found == slots_by_key_.end() ? kUnwanted : found->second};
+  learned.prefix = entry_prefix(key.text());
+  const size_t head = std::min(learned.prefix.size(), sizeof learned.head);
+  learned.head = 0;
+  std::memcpy(&learned.head, learned.prefix.data(), head);
+  learned.mask = ~uint64_t{0} >> (64 - 8 * head);
+  learned.slot = found == slots_by_key_.end() ? kUnwanted : found->second;
   return nullptr;
 }
 
@@ -101,42 +120,50 @@ void ExampleDecoder::begin(size_t max_rows) {
   for (ColumnBuilder& column : columns_) column.begin(max_rows);
 }
 
-Fault ExampleDecoder::add(std::span<const uint8_t> record) {
-  Fault fault = add_row(record);
-  if (fault) {
-    for (ColumnBuilder& column : columns_) column.cut(rows_);
-  } else {
+bool ExampleDecoder::add(std::span<const uint8_t> record) {
+  if (add_row(record)) [[likely]] {
     ++rows_;
+    return true;
   }
-  return fault;
+  for (ColumnBuilder& column : columns_) column.cut(rows_);
+  return false;
 }
 
-Fault ExampleDecoder::add_row(std::span<const uint8_t> record) {
+bool ExampleDecoder::add_row(std::span<const uint8_t> record) {
   features_.clear();
   lists_.clear();
   Cursor message(record.data(), record.size());
   while (!message.done()) {
     uint32_t tag = 0;
-    if (!wire::read_tag(message, tag)) return Fault::corrupt(kMalformed);
+    if (!wire::read_tag(message, tag)) return malformed(kMalformed);
     const bool is_lists = tag == kSecond && !schema_->lists.empty();
     if (tag != kFirst && !is_lists) {
-      if (!wire::skip_field(message, tag)) return Fault::corrupt(kMalformed);
+      if (!wire::skip_field(message, tag)) return malformed(kMalformed);
       continue;
     }
     Cursor map;
-    if (!wire::read_delimited(message, map)) return Fault::corrupt(kMalformed);
-    if (const char* wrong = (is_lists ? lists_ : features_).scan(map)) return Fault::corrupt(wrong);
+    if (!wire::read_delimited(message, map)) return malformed(kMalformed);
+    if (const char* wrong = (is_lists ? lists_ : features_).scan(map)) return malformed(wrong);
   }
   const size_t features = schema_->features.size();
   for (size_t i = 0; i < columns_.size(); ++i) {
+    ColumnBuilder& column = columns_[i];
     const bool is_list = i >= features;
     const Cursor* value = is_list ? lists_.find(i - features) : features_.find(i);
-    Fault fault = value == nullptr ? columns_[i].add_missing()
-                  : is_list        ? columns_[i].add_list(*value)
-                                   : columns_[i].add(*value);
-    if (fault) return fault;
+    const bool added = value == nullptr ? column.add_missing()
+                       : is_list        ? column.add_list(*value)
+                                        : column.add(*value);
+    if (!added) {
+      fault_ = std::move(column.fault());
+      return false;
+    }
   }
-  return {};
+  return true;
+}
+
+bool ExampleDecoder::malformed(const char* what) {
+  fault_ = Fault::corrupt(what);
+  return false;
 }
 
 std::vector<Column> ExampleDecoder::finish() {

@@ -1,7 +1,7 @@
 // tf.train.Example and tf.train.SequenceExample -> columns.
 //
-// Records of one writer hold their features in the same order. The decoder expects each record's keys in the order
-// of the record before it, and looks a key up only where that fails.
+// Records of one writer hold their features in the same order. The decoder expects each record's keys in the
+// order of the record before it, and looks a key up only where that fails.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,11 @@ class KeyedFields {
   };
   struct Expected {
     std::string prefix;  // the bytes of the entry up to its value's length
+    uint64_t head = 0;   // its first eight bytes, or all of them and zeros
+    uint64_t mask = 0;   // which bytes of `head` count
     int slot = kUnwanted;
+
+    bool begins(const wire::Cursor& entry) const noexcept;
   };
   static constexpr int kUnwanted = -1;
 
@@ -60,20 +64,24 @@ class ExampleDecoder {
   explicit ExampleDecoder(std::shared_ptr<const Schema> schema);
 
   void begin(size_t max_rows);
-  // Adds one record as a row. After a fault there is no such row; the fault knows the feature, not the record.
-  Fault add(std::span<const uint8_t> record);
+  // Adds one record as a row. When it cannot, `fault()` says why, knowing the feature but not the record, and
+  // there is no such row.
+  bool add(std::span<const uint8_t> record);
+  Fault& fault() noexcept { return fault_; }
   size_t rows() const noexcept { return rows_; }
   // One column for each of the schema's features, then for each of its lists.
   std::vector<Column> finish();
 
  private:
-  Fault add_row(std::span<const uint8_t> record);
+  bool add_row(std::span<const uint8_t> record);
+  bool malformed(const char* what);
 
   std::shared_ptr<const Schema> schema_;
   KeyedFields features_;
   KeyedFields lists_;
   std::vector<ColumnBuilder> columns_;
   size_t rows_ = 0;
+  Fault fault_;
 };
 
 }  // namespace feedline

@@ -10,8 +10,8 @@ namespace {
 
 constexpr uint32_t kPacked = wire::tag(1, wire::kDelimited);
 
-// Walks a list of numbers: packed runs and single values, in any mixture. `packed(Cursor)` and `single(Cursor&)`
-// return false on malformed bytes.
+// Walks a list of numbers: packed runs and single values, in any mixture. `packed(Cursor)` and
+// `single(Cursor&)` return false on malformed bytes.
 template <class Packed, class Single>
 inline bool walk(Cursor list, uint32_t single_tag, Packed&& packed, Single&& single) noexcept {
   while (!list.done()) {
@@ -67,30 +67,28 @@ bool FeatureValues::parse_merged(Cursor feature) {
 bool FeatureValues::count(size_t& values) const noexcept {
   size_t total = 0;
   for (const Cursor& list : lists_) {
-    const bool sound =
-        kind_ == ValueKind::kInt64
-            ? walk(
-                  list, kInt64Tag,
-                  [&](Cursor run) {
-                    total += count_varints(run);
-                    return true;
-                  },
-                  [&](Cursor& in) {
-                    uint64_t ignored = 0;
-                    ++total;
-                    return wire::read_varint(in, ignored);
-                  })
-            : walk(
-                  list, kFloatTag,
-                  [&](Cursor run) {
-                    total += run.left() / sizeof(float);
-                    return run.left() % sizeof(float) == 0;
-                  },
-                  [&](Cursor& in) {
-                    float ignored = 0;
-                    ++total;
-                    return wire::read_fixed(in, ignored);
-                  });
+    const bool sound = kind_ == ValueKind::kInt64 ? walk(
+                                                        list, kInt64Tag,
+                                                        [&](Cursor run) {
+                                                          total += count_varints(run);
+                                                          return true;
+                                                        },
+                                                        [&](Cursor& in) {
+                                                          uint64_t ignored = 0;
+                                                          ++total;
+                                                          return wire::read_varint(in, ignored);
+                                                        })
+                                                  : walk(
+                                                        list, kFloatTag,
+                                                        [&](Cursor run) {
+                                                          total += run.left() / sizeof(float);
+                                                          return run.left() % sizeof(float) == 0;
+                                                        },
+                                                        [&](Cursor& in) {
+                                                          float ignored = 0;
+                                                          ++total;
+                                                          return wire::read_fixed(in, ignored);
+                                                        });
     if (!sound) return false;
   }
   values = total;

@@ -1,5 +1,5 @@
-// The values of one tf.train.Feature message, whichever way its writer encoded them: packed or not, in one list
-// or in several that protobuf merges, with unknown fields between.
+// The values of one tf.train.Feature message, whichever way its writer encoded them: packed or not, in one
+// list or in several that protobuf merges, with unknown fields between.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ class FeatureValues {
     // Nearly always the message is one list and nothing else.
     const uint8_t tag = *feature.at;
     wire::Cursor rest(feature.at + 1, feature.left() - 1);
-    if ((tag == 0x0a || tag == 0x12 || tag == 0x1a) && wire::read_delimited(rest, only_) && rest.done()) [[likely]] {
+    if ((tag == 0x0a || tag == 0x12 || tag == 0x1a) && wire::read_delimited(rest, only_) && rest.done())
+        [[likely]] {
       kind_ = static_cast<ValueKind>(tag >> 3);
       return true;
     }

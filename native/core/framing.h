@@ -1,4 +1,5 @@
-// TFRecord framing: length (8 bytes) | masked CRC32C of the length (4) | payload | masked CRC32C of the payload (4).
+// TFRecord framing: length (8 bytes) | masked CRC32C of the length (4) | payload | masked CRC32C of the
+// payload (4).
 #pragma once
 
 #include <bit>

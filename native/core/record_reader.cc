@@ -14,8 +14,8 @@ namespace {
 // Small enough to stay in a core's L2 cache between the read and the parse, large enough to hide the calls.
 constexpr size_t kChunk = size_t{256} << 10;
 
-// A compressed file does not say how long it is, so a length in it cannot be compared with what is left. Nothing
-// writes records beyond protobuf's own limit.
+// A compressed file does not say how long it is, so a length in it cannot be compared with what is left.
+// Nothing writes records beyond protobuf's own limit.
 constexpr uint64_t kMaxUnknown = uint64_t{1} << 31;
 
 template <class... Args>
@@ -46,8 +46,9 @@ bool payload_holds(const RecordView& record) noexcept {
 }
 
 Fault payload_fault(const RecordView& record) {
-  Fault fault = Fault::corrupt(format("payload checksum 0x%08" PRIx32 ", file says 0x%08" PRIx32,
-                                      masked_crc32c(record.payload()), load<uint32_t>(record.data + record.size)));
+  Fault fault =
+      Fault::corrupt(format("payload checksum 0x%08" PRIx32 ", file says 0x%08" PRIx32,
+                            masked_crc32c(record.payload()), load<uint32_t>(record.data + record.size)));
   fault.record = record.number;
   fault.offset = static_cast<int64_t>(record.offset);
   return fault;
@@ -73,7 +74,8 @@ Fault RecordReader::open(const std::string& path, Compression compression, OnDam
 
 Fault RecordReader::next(size_t max_records, size_t max_bytes, RecordBatch& batch) {
   if (done_) return {};
-  if (batch.runs.empty() || batch.runs.back().path != path_) batch.runs.push_back({batch.records.size(), path_});
+  if (batch.runs.empty() || batch.runs.back().path != path_)
+    batch.runs.push_back({batch.records.size(), path_});
   std::string why;
   while (batch.records.size() < max_records && batch.bytes < max_bytes) {
     if (held() < kHeaderSize) {
@@ -81,7 +83,8 @@ Fault RecordReader::next(size_t max_records, size_t max_bytes, RecordBatch& batc
       if (held() == 0) return finish(std::move(broken_), batch);
     }
     if (take_record(batch, why)) continue;
-    if (on_damage_ == OnDamage::kStop) return finish(broken_ ? std::move(broken_) : Fault::corrupt(std::move(why)), batch);
+    if (on_damage_ == OnDamage::kStop)
+      return finish(broken_ ? std::move(broken_) : Fault::corrupt(std::move(why)), batch);
     resync(batch, std::move(why));
   }
   return {};
@@ -102,7 +105,8 @@ bool RecordReader::take_record(RecordBatch& batch, std::string& why) {
   const uint64_t size = source_->size().value_or(offset_ + kHeaderSize + kFooterSize + kMaxUnknown);
   const uint64_t left = size > offset_ + kHeaderSize ? size - offset_ - kHeaderSize : 0;
   if (left < kFooterSize || length > left - kFooterSize) {
-    why = format("it claims %" PRIu64 " bytes of payload and a footer, but %" PRIu64 " bytes are left", length, left);
+    why = format("it claims %" PRIu64 " bytes of payload and a footer, but %" PRIu64 " bytes are left",
+                 length, left);
     return false;
   }
   const size_t whole = kHeaderSize + static_cast<size_t>(length) + kFooterSize;
@@ -127,8 +131,8 @@ bool RecordReader::take_record(RecordBatch& batch, std::string& why) {
 void RecordReader::hold(size_t size) {
   while (held() < size && !exhausted_) {
     if (chunk_->size() - at_ < size) {
-      // Records in the old chunk stay where they are; only the part of the next one moves. An unknown length is
-      // believed one doubling at a time, as the bytes arrive.
+      // Records in the old chunk stay where they are; only the part of the next one moves. An unknown length
+      // is believed one doubling at a time, as the bytes arrive.
       const size_t grown = source_->size() ? size : std::min(size, std::max(kChunk, held() * 2));
       auto fresh = std::make_shared<Buffer>(std::max(grown, kChunk));
       if (held() != 0) std::memcpy(fresh->data(), here(), held());
@@ -170,7 +174,8 @@ void RecordReader::resync(RecordBatch& batch, std::string why) {
       const uint64_t length = header_length(data + start);
       found = after <= size && length <= (source_->size() ? size - after : kMaxUnknown);
     }
-    // Without a find, stay one before the first start that was not tried: the search begins one past `here()`.
+    // Without a find, stay one before the first start that was not tried: the search begins one past
+    // `here()`.
     const size_t passed = found ? start - 1 : last_start;
     at_ += passed;
     offset_ += passed;

@@ -57,8 +57,8 @@ class RecordReader {
   static Fault open(const std::string& path, Compression compression, OnDamage on_damage,
                     std::unique_ptr<RecordReader>& out);
 
-  // Appends records to `batch` until it holds `max_records`, or `max_bytes` of payload, or the file ends (then
-  // `done()`). After a fault the reader is done; what was appended before is good.
+  // Appends records to `batch` until it holds `max_records`, or `max_bytes` of payload, or the file ends
+  // (then `done()`). After a fault the reader is done; what was appended before is good.
   Fault next(size_t max_records, size_t max_bytes, RecordBatch& batch);
 
   bool done() const noexcept { return done_; }

@@ -1,8 +1,22 @@
-"""TFRecord bytes <-> records; Example <-> columns; verify, repair."""
+"""TFRecord bytes <-> records; Example <-> columns; count, index, verify and repair."""
 
 from feedline.records.check import Finding, Repair, Verification, repair, verify
+from feedline.records.counting import count
 from feedline.records.decode import read_blocks
+from feedline.records.index import RecordIndex, index
 from feedline.records.paths import resolve
 from feedline.records.reading import read
 
-__all__ = ["Finding", "Repair", "Verification", "read", "read_blocks", "repair", "resolve", "verify"]
+__all__ = [
+    "Finding",
+    "RecordIndex",
+    "Repair",
+    "Verification",
+    "count",
+    "index",
+    "read",
+    "read_blocks",
+    "repair",
+    "resolve",
+    "verify",
+]

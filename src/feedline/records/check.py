@@ -10,9 +10,8 @@ from typing import Any
 
 from feedline import _native
 from feedline.errors import UsageError, WriteError
-from feedline.records.faults import to_error
 from feedline.records.paths import compression_name
-from feedline.records.reading import BATCH_BYTES, BATCH_RECORDS, open_reader
+from feedline.records.reading import BATCH_BYTES, BATCH_RECORDS, open_reader, raise_fault
 
 Progress = Callable[[int], None]
 
@@ -103,8 +102,7 @@ def _checked_batches(
         faults = sorted(bad + batch.take_skipped(), key=lambda found: found.record)
         findings = [Finding(found.path, found.record, found.offset, found.what) for found in faults]
         yield batch, len(batch) - len(bad), findings
-        if fault is not None:
-            raise to_error(fault)
+        raise_fault(fault)
         if progress is not None:
             progress(reader.consumed)
 

@@ -12,7 +12,6 @@ import numpy as np
 from feedline import _native
 from feedline.block import Block, Bytes, Column, Objects, Ragged
 from feedline.errors import UsageError
-from feedline.records.faults import to_error
 from feedline.records.features import (
     STRING,
     Feature,
@@ -26,7 +25,7 @@ from feedline.records.features import (
     normalize,
 )
 from feedline.records.paths import Files, compression_name, resolve
-from feedline.records.reading import OnCorrupt, SkipCount, skips
+from feedline.records.reading import OnCorrupt, SkipCount, raise_fault, skips
 from feedline.structure import flatten
 
 Features = Mapping[str, Any] | SequenceFeatures
@@ -170,8 +169,7 @@ def _read_blocks(plan: Plan, reader: _native.BlockReader) -> Iterator[Block]:
         skipped.add(faults)
         if rows:
             yield plan.block(rows, arrays)
-        if fault is not None:
-            raise to_error(fault)
+        raise_fault(fault)
     skipped.warn()
 
 
@@ -193,8 +191,7 @@ def decode(records: bytes | list[bytes], features: Features) -> Any:
     plan = _plan_of(features)
     single = isinstance(records, bytes)
     rows, arrays, _, fault = plan.decoder.decode([records] if single else records)
-    if fault is not None:
-        raise to_error(fault)
+    raise_fault(fault)
     block = plan.block(rows, arrays)
     if single:
         return block.row(0)

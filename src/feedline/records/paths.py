@@ -8,6 +8,8 @@ from collections.abc import Iterable
 
 from feedline.errors import UsageError
 
+INDEX_SUFFIX = ".flindex"  # of the sidecar beside a record file; a directory or glob never means one
+
 Files = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
@@ -41,9 +43,6 @@ def _resolve_one(path: str) -> list[str]:
             raise UsageError(f"{path}: no file matches this pattern.")
         return found
     return [path]
-
-
-INDEX_SUFFIX = ".index"
 
 
 def compression_name(compression: str | None) -> str:

@@ -69,8 +69,12 @@ def batches(path: str, compression: str, *, resync: bool) -> Iterator[_native.Re
     while not reader.done:
         batch, fault = reader.next(BATCH_RECORDS, BATCH_BYTES)
         yield batch
-        if fault is not None:
-            raise to_error(fault)
+        raise_fault(fault)
+
+
+def raise_fault(fault: _native.Fault | None) -> None:
+    if fault is not None:
+        raise to_error(fault)
 
 
 def open_reader(path: str, compression: str, *, resync: bool) -> _native.RecordReader:

@@ -1,0 +1,122 @@
+"""Where each record of a plain TFRecord file lies, kept in a sidecar beside it.
+
+Sidecar `<file>.flindex`: magic (8 bytes) | file size, mtime in ns, CRC32C of the file's first and last 4 KiB,
+number of records (4 x 8) | the offset of each record and the end of the last ((records + 1) x 8) | CRC32C of all
+before it (8). It is a cache: one that is damaged, or whose file has changed, is made anew; where it cannot be
+written, the index is used all the same.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from feedline import _native
+from feedline.errors import CorruptRecord, UsageError
+from feedline.records.paths import INDEX_SUFFIX
+from feedline.records.reading import BATCH_BYTES, BATCH_RECORDS, open_reader, raise_fault
+
+_MAGIC = b"FLINDEX1"
+_FRAMING = 16  # bytes of header and footer around each payload
+_PROBE = 4096
+
+Offsets = np.ndarray[Any, np.dtype[np.uint64]]
+
+
+@dataclass(frozen=True)
+class RecordIndex:
+    """The offset of each record's header, and the length of its payload, in bytes."""
+
+    path: str
+    offsets: Offsets
+    lengths: Offsets
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+def index(path: str | os.PathLike[str]) -> RecordIndex:
+    """The index of one plain file, from its sidecar if that is there and true, else by walking its headers.
+
+    Payload checksums are not read: see `verify`.
+    """
+    path = os.fspath(path)
+    known = load(path)
+    if known is None:
+        identity = _identity(path)
+        known = _walk(path)
+        _save(path, identity, known)
+    return RecordIndex(path, known[:-1], np.diff(known) - np.uint64(_FRAMING))
+
+
+def load(path: str) -> Offsets | None:
+    """The offsets that the sidecar holds and the end of the last record; None when it is missing, damaged or stale."""
+    try:
+        stored = np.fromfile(path + INDEX_SUFFIX, np.uint8)
+        identity = _identity(path)
+    except OSError:
+        return None
+    head = len(_MAGIC) + 8 * len(identity)
+    if len(stored) < head + 24 or len(stored) % 8 or stored[: len(_MAGIC)].tobytes() != _MAGIC:
+        return None
+    words = stored.view(np.uint64)
+    if int(words[-1]) != _native.crc32c(stored[:-8]) or words[1 : 1 + len(identity)].tolist() != identity:
+        return None
+    offsets = words[head // 8 + 1 : -1]
+    if int(words[head // 8]) != len(offsets) - 1 or offsets[0] != 0 or int(offsets[-1]) != identity[0]:
+        return None
+    # uint64 wraps, so compare before taking differences.
+    if not (offsets[1:] > offsets[:-1]).all() or (np.diff(offsets) < _FRAMING).any():
+        return None
+    return offsets
+
+
+def _walk(path: str) -> Offsets:
+    reader = open_reader(path, "auto", resync=False)
+    if reader.compressed:
+        raise UsageError(
+            f"{path}: a compressed file has no index, because its records cannot be reached without inflating all "
+            "before them.\n  Write it again without compression for random access."
+        )
+    parts = []
+    end = 0
+    while not reader.done:
+        batch, fault = reader.next(BATCH_RECORDS, BATCH_BYTES)
+        raise_fault(fault)
+        if len(batch):
+            parts.append(batch.offsets)
+            end = int(parts[-1][-1] + batch.sizes[-1]) + _FRAMING
+    return np.concatenate([*parts, np.array([end], np.uint64)])
+
+
+def _identity(path: str) -> list[int]:
+    """What changes when the file does: its size, its time, and its two ends, for a rewrite within the clock's tick."""
+    with open(path, "rb", buffering=0) as file:
+        stat = os.fstat(file.fileno())
+        ends = os.pread(file.fileno(), _PROBE, 0)
+        ends += os.pread(file.fileno(), _PROBE, max(0, stat.st_size - _PROBE))
+    return [stat.st_size, stat.st_mtime_ns, _native.crc32c(np.frombuffer(ends, np.uint8))]
+
+
+def _save(path: str, identity: list[int], offsets: Offsets) -> None:
+    if int(offsets[-1]) != identity[0]:
+        raise CorruptRecord(
+            f"the file grew from {identity[0]:,} to {int(offsets[-1]):,} bytes while it was read",
+            path=path,
+            remedy="Index it when its writer is done.",
+        )
+    words = np.concatenate([np.array([*identity, len(offsets) - 1], np.uint64), offsets])
+    body = _MAGIC + words.tobytes()
+    checksum = np.uint64(_native.crc32c(np.frombuffer(body, np.uint8)))
+    partial = f"{path}{INDEX_SUFFIX}.{os.getpid()}"
+    try:
+        with open(partial, "wb") as file:
+            file.write(body + checksum.tobytes())
+        os.replace(partial, path + INDEX_SUFFIX)
+    except OSError:
+        # A read-only or full directory: the index still serves, it is only not kept.
+        if os.path.exists(partial):
+            os.unlink(partial)
