@@ -3,7 +3,7 @@
 from feedline.records.check import Finding, Repair, Verification, repair, verify
 from feedline.records.counting import count
 from feedline.records.decode import read_blocks
-from feedline.records.index import RecordIndex, index
+from feedline.records.indexing import RecordIndex, index
 from feedline.records.paths import resolve
 from feedline.records.reading import read
 

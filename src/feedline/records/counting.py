@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from feedline.records import index
+from feedline.records.indexing import load_index
 from feedline.records.paths import Files, compression_name, resolve
 from feedline.records.reading import batches
 
@@ -17,7 +17,7 @@ def count(files: Files, *, compression: str | None = "auto") -> int:
 
 
 def _count_one(path: str, compression: str) -> int:
-    known = index.load(path)
+    known = load_index(path)
     if known is not None:
         return len(known) - 1
     return sum(len(batch) for batch in batches(path, compression, resync=False))

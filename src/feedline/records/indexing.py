@@ -44,7 +44,7 @@ def index(path: str | os.PathLike[str]) -> RecordIndex:
     Payload checksums are not read: see `verify`.
     """
     path = os.fspath(path)
-    known = load(path)
+    known = load_index(path)
     if known is None:
         identity = _identity(path)
         known = _walk(path)
@@ -52,7 +52,7 @@ def index(path: str | os.PathLike[str]) -> RecordIndex:
     return RecordIndex(path, known[:-1], np.diff(known) - np.uint64(_FRAMING))
 
 
-def load(path: str) -> Offsets | None:
+def load_index(path: str) -> Offsets | None:
     """The offsets that the sidecar holds and the end of the last record; None when it is missing, damaged or stale."""
     try:
         stored = np.fromfile(path + INDEX_SUFFIX, np.uint8)
