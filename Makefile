@@ -51,7 +51,7 @@ format: .venv/.dev
 native-test: .venv/.built .venv/.dev
 	$(CMAKE) -B build/native-test -DFEEDLINE_NATIVE_TESTS=ON
 	$(BIN)/cmake --build build/native-test
-	$(BIN)/ctest --test-dir build/native-test --output-on-failure --no-tests=error
+	$(BIN)/ctest --test-dir build/native-test/native/tests --output-on-failure --no-tests=error
 
 fuzz: .venv/.built .venv/.dev
 	@test -n "$(CLANGXX)" || { echo "The fuzzers need clang with libFuzzer, and no clang++ was found." \
@@ -60,7 +60,7 @@ fuzz: .venv/.built .venv/.dev
 	$(BIN)/cmake --build build/fuzz
 	@for fuzzer in $(FUZZERS); do \
 		mkdir -p .cache/fuzz/$$fuzzer && \
-		$$(find build/fuzz -type f -name $$fuzzer) -max_total_time=$(SECONDS) -print_final_stats=1 \
+		build/fuzz/native/fuzz/$$fuzzer -max_total_time=$(SECONDS) -print_final_stats=1 \
 			-artifact_prefix=.cache/fuzz/$$fuzzer. .cache/fuzz/$$fuzzer || exit 1; \
 	done
 

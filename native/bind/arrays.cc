@@ -48,6 +48,12 @@ nb::object give(Buffer&& buffer, nb::handle dtype, std::span<const int64_t> shap
   return array;
 }
 
+bool is_aligned(nb::handle array) {
+  if (!PyArray_Check(array.ptr())) throw nb::type_error("an array is needed");
+  auto* const checked = reinterpret_cast<PyArrayObject*>(array.ptr());
+  return PyArray_IS_C_CONTIGUOUS(checked) && reinterpret_cast<uintptr_t>(PyArray_DATA(checked)) % kAlignment == 0;
+}
+
 template <>
 nb::object dtype_of<uint8_t>() {
   return builtin_dtype(NPY_UINT8);

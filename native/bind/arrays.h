@@ -31,6 +31,9 @@ void import_numpy();
 // of the time of a DLPack exchange, and a batch may have a hundred columns.
 nb::object give(Buffer&& buffer, nb::handle dtype, std::span<const int64_t> shape);
 
+// Would a framework take the array as it is: C-contiguous, on a 64-byte boundary?
+bool is_aligned(nb::handle array);
+
 template <class T>
 nb::object dtype_of();
 

@@ -54,20 +54,22 @@ bool one_shape(const Feature& feature) {
 }  // namespace
 
 ColumnBuilder::ColumnBuilder(const Feature& feature, bool in_list)
-    : feature_(feature),
+    : list_tag_(!in_list && feature.layout == Layout::kFixed && feature.count * feature.item_size != 0
+                    ? static_cast<uint8_t>(wire::tag(static_cast<uint32_t>(feature.kind), wire::kDelimited))
+                    : 0),
+      floats_(feature.kind == ValueKind::kFloat),
       in_list_(in_list),
       strings_(feature.item_size == 0),
       same_length_(!in_list && (feature.layout == Layout::kFixed || feature.layout == Layout::kRaw ||
                                 (feature.layout == Layout::kTensor && one_shape(feature)))),
       item_size_(feature.item_size),
-      list_tag_(!in_list && feature.layout == Layout::kFixed && !strings_
-                    ? static_cast<uint8_t>(wire::tag(static_cast<uint32_t>(feature.kind), wire::kDelimited))
-                    : 0) {}
+      row_bytes_(feature.count * feature.item_size),
+      feature_(feature) {}
 
 void ColumnBuilder::begin(size_t max_rows) {
   column_ = Column{};
   size_t data = data_hint_;
-  if (same_length_ && !strings_) data = max_rows * feature_.count * item_size_;
+  if (same_length_ && !strings_) data = max_rows * row_bytes_;
   column_.data = Buffer(data);
   column_.data.resize(0);
   if (strings_) column_.strings = new_offsets(same_length_ ? max_rows * feature_.count + 1 : max_rows + 1);
@@ -147,8 +149,8 @@ bool ColumnBuilder::append_numbers(size_t expected, size_t& added) {
   if (expected != kAny && added != expected) return wrong_count(added, expected);
   if (added == 0) return true;
   uint8_t* const out = grow_data(added * item_size_);
-  const bool sound = feature_.kind == ValueKind::kFloat ? values_.copy(reinterpret_cast<float*>(out))
-                                                        : values_.copy(reinterpret_cast<int64_t*>(out));
+  const bool sound =
+      floats_ ? values_.copy(reinterpret_cast<float*>(out)) : values_.copy(reinterpret_cast<int64_t*>(out));
   return sound || malformed();
 }
 
@@ -178,12 +180,11 @@ bool ColumnBuilder::single_string(Cursor feature, std::string_view& value) {
 bool ColumnBuilder::add_raw(Cursor feature) {
   std::string_view value;
   if (!single_string(feature, value)) return false;
-  const size_t expected = feature_.count * item_size_;
-  if (value.size() != expected) {
+  if (value.size() != row_bytes_) {
     return wrong("holds " + std::to_string(value.size()) + " bytes, but its shape and dtype need " +
-                 std::to_string(expected));
+                 std::to_string(row_bytes_));
   }
-  if (expected != 0) std::memcpy(grow_data(expected), value.data(), expected);
+  if (row_bytes_ != 0) std::memcpy(grow_data(row_bytes_), value.data(), row_bytes_);
   return true;
 }
 

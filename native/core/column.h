@@ -70,13 +70,16 @@ class ColumnBuilder {
   void push_string(std::string_view text);
   size_t values_end(size_t rows) const noexcept;
 
-  const Feature& feature_;
+  // What the short way needs comes first, to share a cache line or two: a record may have a hundred columns.
+  const uint8_t list_tag_;  // what a Feature of this kind begins with; 0 when the short way does not apply
+  const bool floats_;
   const bool in_list_;
   const bool strings_;      // the values are strings
   const bool same_length_;  // every row has feature_.count values
   const size_t item_size_;  // of a number
-  const uint8_t list_tag_;  // what a Feature of this kind begins with; 0 when the short way does not apply
+  const size_t row_bytes_;  // of a row of numbers, when same_length_
   Column column_;
+  const Feature& feature_;
   Fault fault_;
   FeatureValues values_;
   TensorView tensor_;
@@ -96,20 +99,23 @@ inline bool ColumnBuilder::add_fixed_numbers(wire::Cursor feature) noexcept {
   ++list.at;
   if (!wire::read_delimited(list, values) || !list.done()) return false;
 
-  const size_t row_bytes = feature_.count * item_size_;
   const size_t end = column_.data.size();
-  if (feature_.kind == ValueKind::kFloat) {
-    if (values.left() != row_bytes) return false;
-    column_.data.resize(end + row_bytes);
-    std::memcpy(column_.data.data() + end, values.at, row_bytes);
+  if (floats_) {
+    if (values.left() != row_bytes_) return false;
+    column_.data.resize(end + row_bytes_);
+    std::memcpy(column_.data.data() + end, values.at, row_bytes_);
     return true;
   }
-  column_.data.resize(end + row_bytes);
+  column_.data.resize(end + row_bytes_);
   uint8_t* out = column_.data.data() + end;
-  uint8_t* const stop = out + row_bytes;
-  for (uint64_t value = 0; out != stop && wire::read_varint(values, value); out += sizeof value) {
+  uint64_t value = 0;
+  if (row_bytes_ == sizeof value && wire::read_whole_varint(values, value)) {
     std::memcpy(out, &value, sizeof value);
+    return true;
   }
+  uint8_t* const stop = out + row_bytes_;
+  for (; out != stop && wire::read_varint(values, value); out += sizeof value)
+    std::memcpy(out, &value, sizeof value);
   if (out == stop && values.done()) return true;
   column_.data.resize(end);
   return false;

@@ -43,6 +43,25 @@ inline bool read_varint(Cursor& in, uint64_t& value) noexcept {
   return false;
 }
 
+// The varint that is all of `in`, without a branch for each of its bytes. Needs eight readable bytes before
+// `in.end`, which is so for every value in a message that is nested in others. Longer ones are left to
+// read_varint.
+inline bool read_whole_varint(const Cursor& in, uint64_t& value) noexcept {
+  const size_t size = in.left();
+  if (size - 1 >= 8) return false;
+  uint64_t word = 0;
+  std::memcpy(&word, in.end - 8, 8);
+  word >>= 64 - 8 * size;
+  constexpr uint64_t kMore = 0x8080808080808080;
+  // Every byte but the last says that another follows.
+  if ((word & kMore) != (kMore & ((uint64_t{1} << 8 * (size - 1)) - 1))) return false;
+  word &= ~kMore;
+  word = (word & 0x007f007f007f007f) | (word & 0x7f007f007f007f00) >> 1;
+  word = (word & 0x00003fff00003fff) | (word & 0x3fff00003fff0000) >> 2;
+  value = (word & 0x000000000fffffff) | (word & 0x0fffffff00000000) >> 4;
+  return true;
+}
+
 inline bool read_tag(Cursor& in, uint32_t& value) noexcept {
   uint64_t wide = 0;
   if (!read_varint(in, wide) || wide >> 32 != 0 || wide >> 3 == 0) return false;

@@ -296,7 +296,7 @@ def aligned(column: Column) -> Column:
         return Ragged._trusted(aligned(whole._values), whole._offsets)
     if not isinstance(column, np.ndarray):
         return column
-    if column.flags.c_contiguous and column.__array_interface__["data"][0] % ALIGNMENT == 0:
+    if _native.is_aligned(column):
         return column
     copy = empty(column.shape, column.dtype)
     copy[...] = column

@@ -61,6 +61,11 @@ def test_raw_and_tensor_features_take_numeric_dtypes_by_name_or_as_tensorflows(n
     assert TensorFeature([2], tf.as_dtype(name)) == TensorFeature([2], name)
 
 
+def test_tensors_may_be_of_strings() -> None:
+    assert TensorFeature([2], tf.string) == TensorFeature([2], "string")
+    assert TensorFeature([2], bytes).dtype == STRING
+
+
 @pytest.mark.parametrize("given", ["string", np.longdouble, "M8[s]", ">f4", np.dtype([("a", "i4")])])
 def test_raw_features_refuse_what_is_no_little_endian_number(given: Any) -> None:
     with pytest.raises(UsageError, match="RawFeature"):

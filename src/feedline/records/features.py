@@ -32,6 +32,8 @@ _ARRAY_DTYPES = (
 class Feature:
     """One feature of a record; the classes below say of what sort."""
 
+    dtype: np.dtype[Any]
+
     def _values(self) -> tuple[Any, ...]:
         return tuple(vars(self).values())  # in the order of the arguments: every __init__ sets them so
 
@@ -211,7 +213,8 @@ class TensorFeature(Feature):
 
     def __init__(self, shape: Any, dtype: Any) -> None:
         name = type(self).__name__
-        vars(self).update(shape=_shape(name, shape), dtype=_array_dtype(name, dtype))
+        kind = STRING if _dtype(dtype) == STRING else _array_dtype(name, dtype)
+        vars(self).update(shape=_shape(name, shape), dtype=kind)
 
 
 @dataclass(frozen=True, init=False)
@@ -411,16 +414,15 @@ def _dtype(given: Any) -> np.dtype[Any] | None:
 
         given = getattr(ml_dtypes, given, None)
     try:
-        return None if given is None else np.dtype(given)  # np.dtype(None) would be float64
+        dtype = None if given is None else np.dtype(given)  # np.dtype(None) would be float64
     except (TypeError, ValueError):
         return None
+    return STRING if dtype is not None and dtype.kind in "OSUT" else dtype
 
 
 def _list_dtype(name: str, given: Any) -> np.dtype[Any]:
     dtype = _dtype(given)
-    if dtype is not None and dtype.kind in "OSUT":
-        return STRING
-    if dtype is None or dtype.name not in ("int64", "float32"):
+    if dtype is None or dtype.name not in ("int64", "float32", "object"):
         raise UsageError(
             f"{name}: dtype {_text(given)} cannot be in a tf.train.Example, which holds int64, float32 and "
             "string. Read it as one of these and convert in a map(); for bytes that are an array of another "
