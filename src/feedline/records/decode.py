@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -40,21 +40,21 @@ class Plan:
     def __init__(self, features: Features) -> None:
         self.features = normalize(features)
         self.schema = _native.Schema()
-        self._makers: list[Callable[[Any], Column]] = []
-        numbers = iter(range(1 << 30))
+        self._makers: list[_Maker] = []
         tree: Any
         if isinstance(self.features, SequenceFeatures):
-            tree = (
-                {name: self._add(name, each, next(numbers), False) for name, each in self.features.context.items()},
-                {name: self._add(name, each, next(numbers), True) for name, each in self.features.sequence.items()},
-            )
+            tree = self._add_all(self.features.context), self._add_all(self.features.sequence, in_list=True)
         else:
-            tree = {name: self._add(name, each, next(numbers), False) for name, each in self.features.items()}
+            tree = self._add_all(self.features)
         # A structure orders its leaves in its own way; the native columns come in that of `features`.
         self._order, self.structure = flatten(tree)
         self.decoder = _native.Decoder(self.schema)
 
-    def _add(self, name: str, feature: Feature, number: int, in_list: bool) -> int:
+    def _add_all(self, features: dict[str, Feature], *, in_list: bool = False) -> dict[str, int]:
+        return {name: self._add(name, feature, in_list) for name, feature in features.items()}
+
+    def _add(self, name: str, feature: Feature, in_list: bool) -> int:
+        """Add a column; the result is its number."""
         default = feature.default_array() if isinstance(feature, FixedLenFeature) else None
         strings = feature.dtype == STRING
         kind = "bytes" if isinstance(feature, RawFeature | TensorFeature) or strings else feature.dtype.name
@@ -71,11 +71,11 @@ class Plan:
             default_strings=None if default is None or not strings else default.ravel().tolist(),
             in_list=in_list,
         )
-        self._makers.append(_maker(feature, in_list))
-        return number
+        self._makers.append(_maker(feature))
+        return len(self._makers) - 1
 
     def block(self, rows: int, arrays: list[Any]) -> Block:
-        columns = [self._makers[number](arrays[number]) for number in self._order]
+        columns = [self._makers[number](rows, arrays[number]) for number in self._order]
         return Block._trusted(self.structure, columns, rows)
 
 
@@ -89,17 +89,20 @@ _LAYOUTS = {
 }
 
 
-def _maker(feature: Feature, in_list: bool) -> Callable[[Any], Column]:
-    """What makes a column of the arrays that the native core gives for this feature."""
+_Maker = Callable[[int, Any], Column]
+
+
+def _maker(feature: Feature) -> _Maker:
+    """What makes a column, given the number of rows, of the arrays that the native core gives for this feature."""
     shape = getattr(feature, "shape", ())
     strings = feature.dtype == STRING
     if isinstance(feature, TensorFeature) and None in shape:
-        return lambda arrays: _tensors(arrays, shape, strings)
+        return lambda _, arrays: _tensors(arrays, shape, strings)
     if isinstance(feature, FixedLenFeature | RawFeature | TensorFeature):
         if not strings:
-            return lambda array: array
-        return lambda arrays: Bytes(arrays[0], arrays[1], shape, None if 0 not in shape else len(arrays[0]))
-    return lambda arrays: _ragged(arrays, shape, strings)
+            return lambda _, array: array
+        return lambda rows, arrays: Bytes(arrays[0], arrays[1], shape, rows)
+    return lambda _, arrays: _ragged(arrays, shape, strings)
 
 
 def _ragged(arrays: Any, inner: tuple[int, ...], strings: bool) -> Column:
@@ -173,7 +176,7 @@ def _read_blocks(plan: Plan, reader: _native.BlockReader) -> Iterator[Block]:
     skipped.warn()
 
 
-def decode(records: bytes | list[bytes], features: Features) -> Any:
+def decode(records: bytes | Sequence[bytes], features: Features) -> Any:
     """Serialized Examples -> a dict of arrays, as tf.io.parse_example gives them.
 
     One record gives its values; a list of them gives a batch, in which VarLenFeature and RaggedFeature are
@@ -189,11 +192,10 @@ def decode(records: bytes | list[bytes], features: Features) -> Any:
     [[b'a', b'b'], [b'a', b'b']]
     """
     plan = _plan_of(features)
-    single = isinstance(records, bytes)
-    rows, arrays, _, fault = plan.decoder.decode([records] if single else records)
+    rows, arrays, _, fault = plan.decoder.decode([records] if isinstance(records, bytes) else list(records))
     raise_fault(fault)
     block = plan.block(rows, arrays)
-    if single:
+    if isinstance(records, bytes):
         return block.row(0)
     return _padded(block.as_batch(), plan.features)
 
