@@ -51,7 +51,8 @@ nb::object give(Buffer&& buffer, nb::handle dtype, std::span<const int64_t> shap
 bool is_aligned(nb::handle array) {
   if (!PyArray_Check(array.ptr())) throw nb::type_error("an array is needed");
   auto* const checked = reinterpret_cast<PyArrayObject*>(array.ptr());
-  return PyArray_IS_C_CONTIGUOUS(checked) && reinterpret_cast<uintptr_t>(PyArray_DATA(checked)) % kAlignment == 0;
+  return PyArray_IS_C_CONTIGUOUS(checked) &&
+         reinterpret_cast<uintptr_t>(PyArray_DATA(checked)) % kAlignment == 0;
 }
 
 template <>

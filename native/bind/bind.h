@@ -8,7 +8,9 @@ namespace feedline::bind {
 void bind_buffer(nanobind::module_& module);
 void bind_checksum(nanobind::module_& module);
 void bind_decode(nanobind::module_& module);
+void bind_encode(nanobind::module_& module);
 void bind_gather(nanobind::module_& module);
 void bind_records(nanobind::module_& module);
+void bind_survey(nanobind::module_& module);
 
 }  // namespace feedline::bind

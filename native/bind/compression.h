@@ -16,4 +16,18 @@ inline Compression compression_from(const std::string& name) {
   throw std::invalid_argument("unknown compression: " + name);
 }
 
+inline const char* compression_name(Compression compression) {
+  switch (compression) {
+    case Compression::kAuto:
+      return "auto";
+    case Compression::kGzip:
+      return "gzip";
+    case Compression::kZlib:
+      return "zlib";
+    case Compression::kNone:
+      break;
+  }
+  return "none";
+}
+
 }  // namespace feedline::bind

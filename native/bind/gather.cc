@@ -38,7 +38,8 @@ int64_t rows_of(const Ranges& ranges) { return static_cast<int64_t>(ranges.offse
 auto gather_rows_array(const Table& table, const In<int64_t>& indices) {
   const Rows rows{table.data(), static_cast<int64_t>(table.shape(0)), static_cast<ptrdiff_t>(table.stride(0)),
                   table.shape(1)};
-  if (rows.bytes > 1 && table.stride(1) != 1) throw nb::value_error("the bytes of a row must be adjacent");
+  if (rows.count > 0 && rows.bytes > 1 && table.stride(1) != 1)
+    throw nb::value_error("the bytes of a row must be adjacent");
   Buffer out;
   Flaw flaw;
   {
@@ -85,26 +86,9 @@ auto gather_positions_arrays(int64_t values, const In<int64_t>& offsets, const I
   return nb::make_tuple(give<int64_t>(std::move(taken)), give<int64_t>(std::move(lengths)));
 }
 
-template <class T>
-std::vector<std::span<const T>> views(const std::vector<In<T>>& arrays) {
-  std::vector<std::span<const T>> parts;
-  parts.reserve(arrays.size());
-  for (const auto& array : arrays) parts.push_back(view(array));
-  return parts;
-}
-
-auto join_arrays(const std::vector<Bytes>& arrays) {
-  const auto parts = views(arrays);
-  Buffer joined;
-  {
-    nb::gil_scoped_release release;
-    joined = join(parts);
-  }
-  return give<uint8_t>(std::move(joined));
-}
-
 auto join_offset_arrays(const std::vector<In<int64_t>>& arrays) {
-  const auto parts = views(arrays);
+  std::vector<std::span<const int64_t>> parts;
+  for (const auto& array : arrays) parts.push_back(view(array));
   Buffer joined;
   {
     nb::gil_scoped_release release;
@@ -144,7 +128,6 @@ void bind_gather(nb::module_& module) {
   module.def("gather_positions", &gather_positions_arrays, nb::arg("values"), nb::arg("offsets"),
              nb::arg("indices"),
              "The positions of the values of the ragged rows at `indices`, and their offsets.");
-  module.def("join", &join_arrays, nb::arg("parts"), "The arrays of bytes end to end.");
   module.def("join_offsets", &join_offset_arrays, nb::arg("parts"),
              "The offsets of ragged columns laid end to end, from 0.");
   module.def("first_fall", &first_fall_array, nb::arg("offsets"),

@@ -10,4 +10,6 @@ NB_MODULE(_native, module) {
   bind_gather(module);
   bind_records(module);
   bind_decode(module);
+  bind_encode(module);
+  bind_survey(module);
 }

@@ -118,7 +118,8 @@ void bind_records(nb::module_& module) {
           },
           nb::arg("max_records"), nb::arg("max_bytes"), "A RecordBatch, and the fault after it or None.")
       .def_prop_ro("done", &RecordReader::done)
-      .def_prop_ro("compressed", [](const RecordReader& reader) { return reader.source().compressed(); })
+      .def_prop_ro("compression",
+                   [](const RecordReader& reader) { return compression_name(reader.source().compression()); })
       .def_prop_ro("consumed", [](const RecordReader& reader) { return reader.source().consumed(); })
       .def_prop_ro("file_size", [](const RecordReader& reader) { return reader.source().file_size(); });
 

@@ -32,7 +32,8 @@ Flaw gather_small(const Rows& rows, std::span<const int64_t> indices, uint8_t* o
   for (size_t i = 0; i < indices.size(); ++i) {
     const int64_t index = indices[i];
     if (outside(index, rows.count)) return bad_index(i, index);
-    std::memcpy(out + i * kBytes, rows.data + index * rows.stride, kBytes);
+    // Rows of no bytes may have no memory either; their indices are checked all the same.
+    if constexpr (kBytes > 0) std::memcpy(out + i * kBytes, rows.data + index * rows.stride, kBytes);
   }
   return {};
 }
@@ -137,21 +138,6 @@ Flaw gather_positions(const Ranges& ranges, std::span<const int64_t> indices,
   return each_range(ranges, indices, offsets, [&](int64_t begin, int64_t end, int64_t to) {
     for (int64_t* at = out.as<int64_t>() + to; begin < end; ++begin) *at++ = begin;
   });
-}
-
-Buffer join(std::span<const std::span<const uint8_t>> parts) {
-  size_t total = 0;
-  for (const auto& part : parts) {
-    if (__builtin_add_overflow(total, part.size(), &total)) throw std::bad_alloc();
-  }
-  Buffer joined(total);
-  size_t at = 0;
-  for (const auto& part : parts) {
-    if (part.empty()) continue;  // an empty array may have no memory at all, which memcpy must not be given
-    std::memcpy(joined.data() + at, part.data(), part.size());
-    at += part.size();
-  }
-  return joined;
 }
 
 Buffer join_offsets(std::span<const std::span<const int64_t>> parts) {

@@ -1,4 +1,4 @@
-// Rows by index out of columns, and columns end to end: what `take` and `concat` of a Block stand on.
+// Rows by index out of columns, and the offsets of columns end to end: what `take` and `concat` stand on.
 //
 // Indices and offsets are the caller's word. Each is read once and checked right before it is used, so that
 // neither a wrong one nor one that another thread changes meanwhile leads outside the source.
@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "core/buffer.h"
 
@@ -52,9 +51,6 @@ Flaw gather_values(std::span<const uint8_t> data, size_t unit, const Ranges& ran
 // themselves.
 Flaw gather_positions(const Ranges& ranges, std::span<const int64_t> indices,
                       std::span<const int64_t> offsets, Buffer& out);
-
-// The parts end to end. Throws std::bad_alloc.
-Buffer join(std::span<const std::span<const uint8_t>> parts);
 
 // The offsets of ragged columns laid end to end, from 0, whatever each part starts at. Throws std::bad_alloc.
 Buffer join_offsets(std::span<const std::span<const int64_t>> parts);

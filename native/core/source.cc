@@ -238,6 +238,7 @@ Fault ByteSource::start(Compression compression) {
     return fault;
   }
   inflater_ = std::make_unique<Inflater>(gzip);
+  compression_ = compression;
   return {};
 }
 

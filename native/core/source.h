@@ -34,6 +34,8 @@ class ByteSource {
 
   const std::string& path() const noexcept { return path_; }
   bool compressed() const noexcept { return inflater_ != nullptr; }
+  // How the file is stored; never kAuto.
+  Compression compression() const noexcept { return compression_; }
 
   // Bytes of the file, as stored, that were read so far; and all of them when it was opened, 0 for a pipe.
   uint64_t consumed() const noexcept { return consumed_; }
@@ -56,6 +58,7 @@ class ByteSource {
   bool regular_ = false;
   uint64_t file_size_ = 0;
   uint64_t consumed_ = 0;
+  Compression compression_ = Compression::kNone;
   // What was read to tell the compression, until it is given out: a pipe cannot be rewound.
   std::array<uint8_t, 12> head_{};
   size_t head_at_ = 0;

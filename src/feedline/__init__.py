@@ -1,1 +1,57 @@
 """feedline feeds training loops. The public names, and nothing else."""
+
+from typing import Any as _Any
+
+from feedline import records
+from feedline.block import Ragged
+from feedline.errors import (
+    CacheError,
+    CorruptRecord,
+    FeedlineError,
+    MissingDependency,
+    SchemaError,
+    UsageError,
+    WorkerDied,
+    WorkerError,
+    WriteError,
+)
+from feedline.records import example
+from feedline.records.features import (
+    FixedLenFeature,
+    FixedLenSequenceFeature,
+    RaggedFeature,
+    RawFeature,
+    SequenceFeatures,
+    TensorFeature,
+    VarLenFeature,
+)
+
+__all__ = [
+    "CacheError",
+    "CorruptRecord",
+    "FeedlineError",
+    "FixedLenFeature",
+    "FixedLenSequenceFeature",
+    "MissingDependency",
+    "Ragged",
+    "RaggedFeature",
+    "RawFeature",
+    "SchemaError",
+    "SequenceFeatures",
+    "TensorFeature",
+    "UsageError",
+    "VarLenFeature",
+    "WorkerDied",
+    "WorkerError",
+    "WriteError",
+    "example",
+    "records",
+]
+
+
+def __getattr__(name: str) -> _Any:
+    if name == "__version__":  # read when asked for: importlib.metadata takes longer to import than feedline
+        from importlib.metadata import version
+
+        return version("feedline")
+    raise AttributeError(f"module 'feedline' has no attribute {name!r}")

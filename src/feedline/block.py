@@ -110,7 +110,8 @@ class Block:
         given = np.asarray(indices)
         if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
             raise UsageError(
-                f"Block.take: indices must be integers in one dimension, not {given.dtype} of shape {given.shape}."
+                "Block.take: indices must be integers in one dimension, "
+                f"not {given.dtype} of shape {given.shape}."
             )
         wanted = np.ascontiguousarray(given, np.int64)
         try:

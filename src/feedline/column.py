@@ -13,6 +13,7 @@ does. `take` and `concat` are native, let other threads run, and give 64-byte al
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any, TypeAlias
 
@@ -20,9 +21,17 @@ import numpy as np
 
 from feedline import _native
 from feedline.errors import UsageError
-from feedline.spec import STRING, ArraySpec, ObjectSpec, RaggedSpec, Spec, as_leaf, leaf_spec, merge_specs
-
-ALIGNMENT = 64
+from feedline.spec import (
+    ARRAYS,
+    STRING,
+    ArraySpec,
+    ObjectSpec,
+    RaggedSpec,
+    Spec,
+    as_leaf,
+    leaf_spec,
+    merge_specs,
+)
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Offsets: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -63,7 +72,8 @@ class Bytes:
         return Bytes(self.data[begin:end], _from_zero(self.offsets), self.shape, self.rows)
 
     def __repr__(self) -> str:
-        return f"<Bytes, {self.rows} rows of shape {self.shape}, {int(self.offsets[-1] - self.offsets[0])} bytes>"
+        size = int(self.offsets[-1] - self.offsets[0])
+        return f"<Bytes, {self.rows} rows of shape {self.shape}, {size} bytes>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         whole = self.normal()
@@ -127,7 +137,8 @@ class Ragged:
     @property
     def values(self) -> Array | Ragged:
         """The values of all rows, end to end; strings as an object array of bytes."""
-        return as_batch(self._normal()._values)
+        values: Array | Ragged = as_batch(self._normal()._values)
+        return values
 
     @property
     def offsets(self) -> Offsets:
@@ -145,7 +156,8 @@ class Ragged:
     @property
     def spec(self) -> RaggedSpec:
         inner = row_spec(self._values)
-        assert not isinstance(inner, ObjectSpec) and inner.shape is not None  # _as_values takes no Objects
+        assert not isinstance(inner, ObjectSpec)  # _as_values takes no Objects
+        assert inner.shape is not None
         rank = 1
         values = self._values
         while isinstance(values, Ragged):
@@ -243,7 +255,7 @@ def iter_rows(column: Column) -> Iterator[Any]:
     # Bytes of strings are made objects once for all rows, not row by row.
     values = as_batch(column._values) if isinstance(column._values, Bytes) else column._values
     bounds = column._offsets.tolist()
-    slices = (slice_of(values, a, b) for a, b in zip(bounds, bounds[1:], strict=False))
+    slices = (slice_of(values, a, b) for a, b in pairwise(bounds))
     return map(as_batch, slices)
 
 
@@ -355,7 +367,7 @@ def stack(leaves: Sequence[Any]) -> Column:
         return Bytes.of(leaves) if all(isinstance(leaf, bytes) for leaf in leaves) else Objects(list(leaves))
     if isinstance(first, Ragged):
         column = _stack_ragged(leaves)
-    elif isinstance(first, np.ndarray | np.generic):
+    elif isinstance(first, ARRAYS):
         column = _stack_arrays(leaves, first.shape, first.dtype)
     else:
         column = None
@@ -391,13 +403,12 @@ def _join(columns: Sequence[Column]) -> Column | None:
         ]
         if len(arrays) != len(columns):
             return None
-        joined = _native.join([_flat(array) for array in arrays])
-        return joined.view(dtype).reshape(sum(map(len, arrays)), *inner)
+        return _end_to_end(arrays)
     if isinstance(first, Bytes):
         strings = [c.normal() for c in columns if isinstance(c, Bytes) and c.shape == first.shape]
         if len(strings) != len(columns):
             return None
-        data = _native.join([one.data for one in strings])
+        data = _end_to_end([one.data for one in strings])
         offsets = _native.join_offsets([one.offsets for one in strings])
         return Bytes(data, offsets, first.shape, sum(map(len, strings)))
     if isinstance(first, Ragged):
@@ -407,6 +418,19 @@ def _join(columns: Sequence[Column]) -> Column | None:
             return None
         return Ragged._trusted(values, _native.join_offsets([one._offsets for one in ragged]))
     return None
+
+
+def _end_to_end(arrays: Sequence[Array]) -> Array:
+    """np.concatenate into memory of the pool. It lets other threads run, and takes arrays of any layout."""
+    first = arrays[0]
+    joined = empty((sum(map(len, arrays)), *first.shape[1:]), first.dtype)
+    if first.dtype.isbuiltin == 1:
+        np.concatenate(arrays, out=joined)
+    else:
+        # Of the dtypes of ml_dtypes, NumPy copies one item at a time; of integers, all at once.
+        bits = np.dtype(f"u{first.dtype.itemsize}")
+        np.concatenate([array.view(bits) for array in arrays], out=joined.view(bits))
+    return joined
 
 
 def _as_ragged(column: Column) -> Ragged | None:
@@ -426,10 +450,7 @@ def _as_ragged(column: Column) -> Ragged | None:
 
 def _stack_arrays(leaves: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Column | None:
     # An `is` first: leaves of one step nearly always share the very dtype object, and == costs more.
-    if not all(
-        isinstance(leaf, np.ndarray | np.generic) and (leaf.dtype is dtype or leaf.dtype == dtype)
-        for leaf in leaves
-    ):
+    if not all(isinstance(leaf, ARRAYS) and (leaf.dtype is dtype or leaf.dtype == dtype) for leaf in leaves):
         return None
     if all(leaf.shape == shape for leaf in leaves):
         if dtype == STRING:
@@ -443,18 +464,16 @@ def _stack_arrays(leaves: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype
             [s for leaf in leaves for s in leaf.ravel().tolist()], shape[1:], sum(lengths)
         )
     else:
-        values = empty((sum(lengths), *shape[1:]), dtype)
-        np.concatenate(leaves, out=values)
+        values = _end_to_end(leaves)
     return Ragged._trusted(values, _ends(lengths))
 
 
 def _stack_equal(leaves: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    stacked = empty((len(leaves), *shape), dtype)
-    if not shape:
-        stacked[:] = leaves
-    elif stacked.size:
-        # Joining along the first axis spares np.stack's new axis for each row.
-        np.concatenate(leaves, out=stacked.reshape(len(leaves) * shape[0], *shape[1:]))
+    if shape:
+        # Along the first axis of the rows, which spares np.stack's new axis for each of them.
+        return _end_to_end(leaves).reshape(len(leaves), *shape)
+    stacked = empty((len(leaves),), dtype)
+    stacked[:] = leaves
     return stacked
 
 
@@ -502,9 +521,10 @@ def _ends(lengths: Sequence[int]) -> Offsets:
 
 
 def _objects(items: Sequence[Any]) -> Array:
-    # Item by item: np.array(items) would look into sequences among them.
     array = np.empty(len(items), object)
-    array[:] = items if not items or isinstance(items[0], bytes) else [*items]
+    # One by one: array[:] = items would take arrays among the items for further dimensions.
+    for i, item in enumerate(items):
+        array[i] = item
     return array
 
 
@@ -552,7 +572,8 @@ def _as_offsets(offsets: Any, values: int) -> Offsets:
         raise UsageError(f"Ragged(offsets): offsets must start at 0, not {checked[0]}.")
     if fall >= 0:
         raise UsageError(
-            f"Ragged(offsets): offsets must never fall, but offset {fall} is {checked[fall]} after {checked[fall - 1]}."
+            f"Ragged(offsets): offsets must never fall, but offset {fall} is {checked[fall]} "
+            f"after {checked[fall - 1]}."
         )
     if checked[-1] != values:
         raise UsageError(

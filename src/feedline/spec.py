@@ -22,15 +22,19 @@ from feedline.structure import flatten as flatten
 STRING = np.dtype(object)
 """The dtype of byte strings in a spec. No other objects have a dtype here, so it is unambiguous."""
 
+ARRAYS = (np.ndarray, np.generic)  # for isinstance, which a tuple does not slow down as a union does
+
 _PLAIN = (
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
-).split()
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+)
 # From ml_dtypes, which is imported only when one of them is named.
 _EXTENDED = (
-    "bfloat16 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float4_e2m1fn "
-    "int2 int4 uint2 uint4"
-).split()
-_NAMES = {np.dtype(name): name for name in _PLAIN} | {STRING: "string"}
+    *("bfloat16", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
+    *("float4_e2m1fn", "int2", "int4", "uint2", "uint4"),
+)
+_READY = frozenset(np.dtype(name).char for name in _PLAIN)
+_NAMES: dict[np.dtype[Any], str] = {np.dtype(name): name for name in _PLAIN} | {STRING: "string"}
 
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
@@ -64,7 +68,8 @@ def dtype_of(name: str) -> np.dtype[Any]:
     if name in _EXTENDED:
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, name))
+        small: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return small
     raise UsageError(f"dtype {name!r}: use one of {', '.join([*_PLAIN, 'string', *_EXTENDED])}.")
 
 
@@ -121,7 +126,7 @@ def spec_of(tree: Any) -> Any:
 
 def leaf_spec(leaf: Any) -> Spec:
     """The spec of a value that `as_leaf` gave."""
-    if isinstance(leaf, np.ndarray | np.generic):
+    if isinstance(leaf, ARRAYS):
         return ArraySpec(leaf.shape, leaf.dtype)
     if isinstance(leaf, bytes):
         return ArraySpec((), STRING)
@@ -160,12 +165,13 @@ def as_leaf(value: Any, path: str = "element") -> Any:
     >>> as_leaf([1, 2]), as_leaf("cat"), as_leaf(0.5)
     (array([1, 2], dtype=int32), b'cat', np.float32(0.5))
     """
-    if isinstance(value, np.ndarray | np.generic):
-        return value if value.dtype in _NAMES and value.dtype != STRING else _mended(value, path)
-    if isinstance(value, bytes):
+    if isinstance(value, ARRAYS):
+        dtype = value.dtype
+        return value if dtype.char in _READY and dtype.isnative else _mended(value, path)
+    if type(value) is bytes:
         return value
-    if isinstance(value, str):
-        return _utf8(value, path)
+    if isinstance(value, (bytes, str)):
+        return _string(value, path)
     if isinstance(value, bool | int | float | complex | list | range):
         return _mended(_array(value, path), path)
     if isinstance(value, bytearray | memoryview) or hasattr(type(value), "__array__"):
@@ -183,11 +189,16 @@ def _array(value: Any, path: str) -> np.ndarray[Any, Any]:
             f"{path}: the rows of this list have different lengths.\n"
             "  Give it as feedline.Ragged(values, offsets), or pad it."
         ) from None
-    if array.dtype == np.int64 and _is_python(value) and (not array.size or _fits_int32(array)):
-        return array.astype(np.int32)
-    if array.dtype == np.float64 and _is_python(value):
-        return array.astype(np.float32)
-    return array
+    if array.dtype.kind in "SU":
+        return np.array(value, STRING)  # NumPy's own strings lose the zeros at their end
+    narrow = {np.dtype(np.int64): np.int32, np.dtype(np.float64): np.float32}.get(array.dtype)
+    if narrow is None or not _is_python(value):
+        return array
+    with np.errstate(over="ignore"):
+        narrowed = array.astype(narrow)
+    # What does not fit stays wide: TensorFlow refuses it, and a silent inf would be worse than either.
+    fits = np.isfinite(narrowed) == np.isfinite(array) if narrow is np.float32 else narrowed == array
+    return narrowed if fits.all() else array
 
 
 def _is_python(value: Any) -> bool:
@@ -195,10 +206,6 @@ def _is_python(value: Any) -> bool:
     if isinstance(value, list):
         return all(map(_is_python, value))
     return type(value) in (bool, int, float, range)
-
-
-def _fits_int32(array: np.ndarray[Any, Any]) -> bool:
-    return bool(array.min() >= -(2**31) and array.max() < 2**31)
 
 
 def _mended(array: np.ndarray[Any, Any] | np.generic, path: str) -> Any:
@@ -213,7 +220,7 @@ def _mended(array: np.ndarray[Any, Any] | np.generic, path: str) -> Any:
         dtype_name(dtype)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
-    return array if array.shape else array[()]
+    return array if array.shape else np.asarray(array)[()]
 
 
 def _strings(array: np.ndarray[Any, Any], path: str) -> np.ndarray[Any, Any]:
@@ -224,7 +231,7 @@ def _strings(array: np.ndarray[Any, Any], path: str) -> np.ndarray[Any, Any]:
 
 def _string(item: Any, path: str) -> bytes:
     if isinstance(item, bytes):
-        return item
+        return bytes(item)
     if isinstance(item, str):
         return _utf8(item, path)
     raise UsageError(

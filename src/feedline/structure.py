@@ -43,7 +43,7 @@ class Tuple(_Node, frozen=True, tag="tuple"):
 
 
 class Named(_Node, frozen=True, tag="named"):
-    """A namedtuple: its class as "module:qualname", which is looked up among what is loaded, never imported."""
+    """A namedtuple. Its class is "module:qualname", looked up among what is loaded, never imported."""
 
     name: str
     fields: tuple[str, ...]
@@ -111,8 +111,8 @@ class Structure:
             return leaves
         other = flatten(tree)[1]
         raise UsageError(
-            f"{_differ(self.root, other.root, 'element')}: this element has another structure than those before "
-            f"it, {_text(other.root)} instead of {_text(self.root)} (* is a leaf).\n"
+            f"{_differ(self.root, other.root, 'element')}: this element has another structure than those "
+            f"before it, {_text(other.root)} instead of {_text(self.root)} (* is a leaf).\n"
             "  Every element of a dataset must have the same tuples, dict keys and Nones."
         )
 
@@ -245,7 +245,7 @@ def _paths(node: Node, path: str) -> Iterator[str]:
 
 
 def _builder(node: Node) -> Callable[[Iterator[Any]], Any]:
-    """A function that takes the leaves it needs and gives the tree. Made once, as rows are built one by one."""
+    """A function that takes the leaves it needs and gives the tree. Made once for very many rows."""
     if isinstance(node, Leaf):
         return next
     if isinstance(node, Nothing):
@@ -270,31 +270,43 @@ def _builder(node: Node) -> Callable[[Iterator[Any]], Any]:
 
 
 def _matcher(node: Node) -> Callable[[Any, list[Any]], bool]:
-    """A function that adds the leaves of a tree to a list, or says False when the tree is another one."""
+    """A function that adds the leaves of a tree to a list, or says False when the tree is another one.
+
+    It is called for every element; so it has loops where all(...) would take twice the time.
+    """
     if isinstance(node, Leaf):
 
-        def leaf(tree: Any, leaves: list[Any]) -> bool:
+        def match_leaf(tree: Any, leaves: list[Any]) -> bool:
             leaves.append(tree)
-            return tree is not None and not isinstance(tree, tuple | dict)
+            return tree is not None and not isinstance(tree, (tuple, dict))
 
-        return leaf
+        return match_leaf
     if isinstance(node, Nothing):
         return lambda tree, leaves: tree is None
     matchers = [_matcher(child) for child in node.children]
     if isinstance(node, Dict):
         items = [(node.keys[i], matchers[i]) for i in _ordered(node)]
-        return lambda tree, leaves: (
-            isinstance(tree, dict)
-            and len(tree) == len(items)
-            and all(key in tree and match(tree[key], leaves) for key, match in items)
-        )
+
+        def match_dict(tree: Any, leaves: list[Any]) -> bool:
+            if not isinstance(tree, dict) or len(tree) != len(items):
+                return False
+            for key, match in items:  # noqa: SIM110
+                if key not in tree or not match(tree[key], leaves):
+                    return False
+            return True
+
+        return match_dict
     fields = node.fields if isinstance(node, Named) else None
-    return lambda tree, leaves: (
-        isinstance(tree, tuple)
-        and len(tree) == len(matchers)
-        and _fields(type(tree)) == fields
-        and all(match(child, leaves) for match, child in zip(matchers, tree, strict=True))
-    )
+
+    def match_tuple(tree: Any, leaves: list[Any]) -> bool:
+        if not isinstance(tree, tuple) or len(tree) != len(matchers) or _fields(type(tree)) != fields:
+            return False
+        for match, child in zip(matchers, tree, strict=True):  # noqa: SIM110
+            if not match(child, leaves):
+                return False
+        return True
+
+    return match_tuple
 
 
 def _text(node: Node) -> str:
@@ -316,6 +328,8 @@ _seen: WeakValueDictionary[tuple[str, tuple[str, ...]], type] = WeakValueDiction
 
 
 def _fields(kind: type) -> tuple[str, ...] | None:
+    if kind is tuple:
+        return None
     fields = getattr(kind, "_fields", None)
     return fields if isinstance(fields, tuple) and all(isinstance(name, str) for name in fields) else None
 
@@ -346,8 +360,11 @@ def _class_of(name: str, fields: tuple[str, ...]) -> type:
 @lru_cache(maxsize=256)
 def _made(module: str, qualname: str, fields: tuple[str, ...]) -> type:
     try:
-        made = namedtuple(qualname.rpartition(".")[2], fields)  # type: ignore[misc]
+        # Renaming lets pass the names that an earlier renaming gave; the comparison refuses all others.
+        made = namedtuple(qualname.rpartition(".")[2], fields, rename=True)  # type: ignore[misc]
     except ValueError as error:
         raise UsageError(f"{module}:{qualname} is not a namedtuple: {error}.") from None
+    if made._fields != fields:
+        raise UsageError(f"{module}:{qualname} is not a namedtuple: its fields are {fields}.")
     made.__module__, made.__qualname__ = module, qualname
     return made

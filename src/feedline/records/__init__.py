@@ -6,6 +6,7 @@ from feedline.records.decode import read_blocks
 from feedline.records.indexing import RecordIndex, index
 from feedline.records.paths import resolve
 from feedline.records.reading import read
+from feedline.records.surveying import infer_features, survey
 
 __all__ = [
     "Finding",
@@ -14,9 +15,11 @@ __all__ = [
     "Verification",
     "count",
     "index",
+    "infer_features",
     "read",
     "read_blocks",
     "repair",
     "resolve",
+    "survey",
     "verify",
 ]

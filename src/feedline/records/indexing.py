@@ -76,7 +76,7 @@ def load_index(path: str) -> Offsets | None:
 
 def _walk(path: str) -> Offsets:
     reader = open_reader(path, "auto", resync=False)
-    if reader.compressed:
+    if reader.compression != "none":
         raise UsageError(
             f"{path}: a compressed file has no index, because its records cannot be reached without inflating all "
             "before them.\n  Write it again without compression for random access."

@@ -1,0 +1,68 @@
+"""One rival in a process of its own: say what it offers, or check it once and then time it.
+
+    python -m benchmarks.child QUESTION RIVAL
+    python -m benchmarks.child QUESTION RIVAL WORKLOAD FILES SECONDS SETTINGS_AS_JSON
+
+The harness starts these. The checked pass is also the warm-up: it fills the page cache, the allocator
+and whatever the rival tunes. The answer is one line of JSON, the last on stdout.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import time
+from importlib import import_module
+
+from benchmarks import workloads
+
+LONG = 5.0  # a pass longer than this is steady by itself; a second would only cost time
+
+
+def describe(question_name: str, rival_name: str) -> dict[str, object]:
+    """The rows and settings of a rival, or which package it misses."""
+    try:
+        rival = import_module(f"benchmarks.{question_name}.{rival_name}")
+    except ModuleNotFoundError as error:
+        return {"missing": str(error)}
+    return {"rows": rival.ROWS, "files": getattr(rival, "FILES", None)}
+
+
+def measure(
+    question_name: str,
+    rival: str,
+    workload_name: str,
+    files: int,
+    seconds: float,
+    settings: dict[str, object],
+) -> dict[str, object]:
+    """One checked pass, then timed ones: at least two and for `seconds`, unless one alone is LONG."""
+    question = import_module(f"benchmarks.{question_name}")
+    function = getattr(import_module(f"benchmarks.{question_name}.{rival}"), question.FUNCTION)
+    workload = workloads.load(workload_name, files)
+    subject = question.prepare(workload)
+
+    question.check(function(subject, **settings), workload)
+
+    gc.collect()
+    passes: list[float] = []
+    cpu = 0.0
+    while not passes or (sum(passes) < LONG and (len(passes) < 2 or sum(passes) < seconds)):
+        used, start = time.process_time(), time.perf_counter()
+        answer = function(subject, **settings)
+        question.consume(answer, workload)
+        passes.append(time.perf_counter() - start)
+        cpu += time.process_time() - used
+        # Taken down outside of the timing: a tf.data iterator waits for its autotuner, which sleeps in
+        # periods that double, so short passes would all be rounded up to 1.27 or 2.55 seconds.
+        del answer
+    return {"records": workload.records, "bytes": workload.bytes, "passes": passes, "cpu": cpu}
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3:
+        print(json.dumps(describe(*sys.argv[1:])))
+    else:
+        name, rival, workload, files, seconds, settings = sys.argv[1:]
+        print(json.dumps(measure(name, rival, workload, int(files), float(seconds), json.loads(settings))))

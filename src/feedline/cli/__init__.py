@@ -1,0 +1,29 @@
+"""The command line. One command per file; a new one is a file and its name in the list below.
+
+Exit codes: 0 all is well, 1 there are findings, 2 the command cannot be meant, 130 Ctrl-C.
+"""
+
+import typer
+
+from feedline.cli.count import count
+from feedline.cli.demo import demo
+from feedline.cli.head import head
+from feedline.cli.inspect import inspect
+from feedline.cli.repair import repair
+from feedline.cli.terminal import Commands
+from feedline.cli.verify import verify
+
+app = typer.Typer(
+    cls=Commands,
+    name="feedline",
+    help="Look into TFRecord files, check them, and mend them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (inspect, head, count, verify, repair, demo):
+    app.command()(command)
+
+
+def main() -> None:
+    app()

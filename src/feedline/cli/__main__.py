@@ -1,0 +1,3 @@
+from feedline.cli import main
+
+main()
