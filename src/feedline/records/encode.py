@@ -88,7 +88,7 @@ def _add(encoder: _native.ExampleEncoder, key: str, column: Any) -> None:
     if isinstance(entries, Ragged):
         raise UsageError(
             f"column {key!r}: a Ragged of Ragged has lengths within its rows, which an Example cannot hold. "
-            "Pass Ragged(values.values, ...) with the outer rows, and the lengths as a column of its own."
+            "Join the inner rows of each outer one, and store their lengths as a column of its own."
         )
     values = entries if isinstance(entries, Bytes) else _flat(key, entries)
     per_entry = _per_entry(entries, values)
@@ -96,7 +96,7 @@ def _add(encoder: _native.ExampleEncoder, key: str, column: Any) -> None:
     rows = None if offsets is None else np.ascontiguousarray(offsets * per_entry)
     if isinstance(values, np.ndarray):
         encoder.add_numbers(key, values, per_entry, rows)
-    elif len(values):
+    elif isinstance(values, Bytes) or values:
         strings = values if isinstance(values, Bytes) else Bytes.of(values)
         encoder.add_strings(key, strings.data, np.ascontiguousarray(strings.offsets), per_entry, rows)
     else:
@@ -254,4 +254,8 @@ def _unfit(key: str, what: str) -> UsageError:
 
 
 def _refuse(fault: _native.Fault) -> NoReturn:
-    raise SchemaError(fault.what, feature=fault.feature or None)
+    raise SchemaError(
+        fault.what,
+        feature=fault.feature or None,
+        remedy="Check the offsets of the column, or divide what is too large among several records.",
+    )
