@@ -1,14 +1,14 @@
 """Every error of feedline. Each message says where, what, and what to do next; each can be pickled.
 
-    FeedlineError
-    ├── UsageError(ValueError)              an argument that cannot be meant
-    ├── CorruptRecord(ValueError)           a file whose bytes are damaged
-    ├── SchemaError(ValueError)             sound bytes that are not what `features` says
-    ├── WorkerError                         a user's function failed in a worker
-    │   └── WorkerDied                      a worker process went away
-    ├── CacheError                          a cache entry that cannot be read or filled
-    ├── WriteError(OSError)                 records that could not be written
-    └── MissingDependency(ImportError)      an optional package that is not installed
+FeedlineError
+├── UsageError(ValueError)              an argument that cannot be meant
+├── CorruptRecord(ValueError)           a file whose bytes are damaged
+├── SchemaError(ValueError)             sound bytes that are not what `features` says
+├── WorkerError                         a user's function failed in a worker
+│   └── WorkerDied                      a worker process went away
+├── CacheError                          a cache entry that cannot be read or filled
+├── WriteError(OSError)                 records that could not be written
+└── MissingDependency(ImportError)      an optional package that is not installed
 """
 
 from __future__ import annotations

@@ -59,6 +59,14 @@ def test_inspect_of_an_empty_file_shows_0_records(feedline, write):
     assert ran.code == 0
 
 
+def test_inspect_passes_over_damage_says_so_and_exits_1(feedline, damaged):
+    ran = feedline("inspect", damaged)
+    assert "8 records" in ran.out
+    assert "2 damaged places" in ran.err
+    assert ran.code == 1
+    assert feedline("inspect", "--json", damaged).lines()[0]["damaged"] == 2
+
+
 def test_square_brackets_in_keys_and_values_are_shown_as_they_are(feedline, write):
     out = feedline("inspect", write("a.tfrecord", [{"[bold]key": b"[red]value"}])).out
     assert "[bold]key" in out

@@ -26,7 +26,7 @@ def test_a_command_that_cannot_be_meant_exits_2(feedline, args):
     assert feedline(*args).code == 2
 
 
-@pytest.mark.parametrize("command", ["inspect", "head", "count"])
+@pytest.mark.parametrize("command", ["head", "count"])
 def test_a_file_that_is_no_tfrecord_file_is_a_message_and_exit_1(feedline, command, tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("This is a text, and it is longer than any header of a record.\n" * 10)

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
+import typer
 from rich.table import Table
 
 from feedline import records
 from feedline.cli.decoding import decode
-from feedline.cli.terminal import Files, Json, plural, progress, show, show_json, size, table_console
+from feedline.cli.terminal import (
+    FINDINGS,
+    Files,
+    Json,
+    plural,
+    progress,
+    say,
+    show,
+    show_json,
+    size,
+    table_console,
+)
 from feedline.cli.values import hexdump, to_text
 
 SAMPLED = 100  # records that are searched for a sample of each feature
@@ -20,18 +33,21 @@ SAMPLED = 100  # records that are searched for a sample of each feature
 def inspect(files: Files, as_json: Json = False) -> None:
     """Show what the records of the files hold: features, kinds, shapes, counts, and a sample of each.
 
-    Every record is read and checked. The files are taken together, as parts of one dataset.
+    The files are taken together, as parts of one dataset. Every record is read and checked: exit 1 if any is
+    damaged.
     """
     paths = records.resolve(files)
     with progress("reading", paths) as report_for:
         survey = records.survey(paths, progress=report_for(*paths))
-    first = list(islice(records.read(paths), SAMPLED))
+    with warnings.catch_warnings(action="ignore"):  # the damage is told of below
+        first = list(islice(records.read(paths, on_corrupt="skip"), SAMPLED))
     facts = {
         "files": paths,
         "file_bytes": sum(map(os.path.getsize, paths)),
         "compression": survey["compression"],
         "records": survey["records"],
         "not_examples": survey["malformed"],
+        "damaged": survey["damaged"],
         "record_bytes": dict(zip(("min", "mean", "max"), survey["sizes"], strict=True)),
     }
     context, sequences = _samples(first)
@@ -39,11 +55,17 @@ def inspect(files: Files, as_json: Json = False) -> None:
     lists = _describe(survey["feature_lists"], sequences)
     if as_json:
         show_json({**facts, "features": features, "sequences": lists})
-        return
+    else:
+        _show(facts, features, lists, first)
+    if survey["damaged"]:
+        say(f"{plural(survey['damaged'], 'damaged place')} passed over. To list them:  feedline verify FILES")
+        raise typer.Exit(FINDINGS)
 
+
+def _show(facts: dict[str, Any], features: dict[str, Any], lists: dict[str, Any], first: list[bytes]) -> None:
     _show_facts(facts)
     if features:
-        _show_features("context feature" if survey["sequence"] else "feature", features)
+        _show_features("context feature" if lists else "feature", features)
     if lists:
         _show_features("feature list", lists)
     strange = next((payload for payload in first if decode(payload) is None), None)

@@ -99,7 +99,7 @@ def _checked_batches(
     while not reader.done:
         batch, fault = reader.next(BATCH_RECORDS, BATCH_BYTES)
         bad = batch.check()
-        faults = sorted(bad + batch.take_skipped(), key=lambda found: found.record)
+        faults = sorted(bad + batch.take_skipped(), key=lambda found: found.record or 0)
         findings = [Finding(found.path, found.record, found.offset, found.what) for found in faults]
         yield batch, len(batch) - len(bad), findings
         raise_fault(fault)
@@ -142,5 +142,6 @@ def _complete_or_nothing(out: str) -> Iterator[Callable[[Any], Any]]:
 
 def _cannot_write(out: str, error: OSError) -> WriteError:
     return WriteError(
-        error.errno, f"cannot write {out}: {error.strerror}. Nothing was left behind; free the cause and try again."
+        error.errno,
+        f"cannot write {out}: {error.strerror}. Nothing was left behind; free the cause and try again.",
     )

@@ -1,4 +1,4 @@
-"""Examples -> columns: `features` compiled for the native core, and its arrays made into the columns of a Block."""
+"""Examples -> columns: `features` compiled for the native core, its arrays made into the columns of a Block."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ _Maker = Callable[[int, Any], Column]
 
 
 def _maker(feature: Feature) -> _Maker:
-    """What makes a column, given the number of rows, of the arrays that the native core gives for this feature."""
+    """What makes a column of the number of rows and the arrays that the native core gives for the feature."""
     shape = getattr(feature, "shape", ())
     strings = feature.dtype == STRING
     if isinstance(feature, TensorFeature) and None in shape:
@@ -139,11 +139,11 @@ def read_blocks(
 ) -> Iterator[Block]:
     """The Examples of the files, one after another, decoded into blocks of `rows` rows.
 
-    The last block may be shorter, and so may one with skipped records or with more than 64 MB of them. With several
-    `threads` they work side by side, outside of Python's lock, and the order is the same.
+    The last block may be shorter, and so may one with skipped records or with more than 64 MB of them. With
+    several `threads` they work side by side, outside of Python's lock, and the order is the same.
 
-    With `on_corrupt="skip"` damaged records are dropped, and one warning at the end counts them. Records that are
-    sound, but do not fit `features`, always raise: they would all be dropped.
+    With `on_corrupt="skip"` damaged records are dropped, and one warning at the end counts them. Records that
+    are sound, but do not fit `features`, always raise: they would all be dropped.
     """
     if rows < 1:
         raise UsageError(f"read_blocks(rows={rows}): a block has 1 row at least.")
@@ -180,8 +180,8 @@ def decode(records: bytes | Sequence[bytes], features: Features) -> Any:
     """Serialized Examples -> a dict of arrays, as tf.io.parse_example gives them.
 
     One record gives its values; a list of them gives a batch, in which VarLenFeature and RaggedFeature are
-    `Ragged`, and FixedLenSequenceFeature is filled up to the longest row with its default. SequenceFeatures give two
-    dicts, context and sequences.
+    `Ragged`, and FixedLenSequenceFeature is filled up to the longest row with its default. SequenceFeatures
+    give two dicts, context and sequences, the latter all `Ragged`.
 
     >>> from feedline.records.encode import encode
     >>> record = encode({"x": [1.5, 2.5], "tags": [b"a", b"b"]})

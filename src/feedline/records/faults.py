@@ -12,7 +12,7 @@ from feedline.errors import CorruptRecord, FeedlineError, SchemaError
 def to_error(fault: Fault) -> FeedlineError | OSError | MemoryError:
     """The exception for a fault.
 
-    What the operating system refused is an OSError of the right kind (FileNotFoundError and so on), as `open` gives.
+    What the operating system refused is an OSError of the right kind, FileNotFoundError and so on.
     """
     if fault.kind == "io":
         if fault.os_error == errno.ENOMEM:

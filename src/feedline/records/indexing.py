@@ -1,9 +1,9 @@
 """Where each record of a plain TFRecord file lies, kept in a sidecar beside it.
 
-Sidecar `<file>.flindex`: magic (8 bytes) | file size, mtime in ns, CRC32C of the file's first and last 4 KiB,
-number of records (4 x 8) | the offset of each record and the end of the last ((records + 1) x 8) | CRC32C of all
-before it (8). It is a cache: one that is damaged, or whose file has changed, is made anew; where it cannot be
-written, the index is used all the same.
+Sidecar `<file>.flindex`: magic (8 bytes) | file size, mtime in ns, CRC32C of the file's first and last
+4 KiB, number of records (4 x 8) | the offset of each record and the end of the last ((records + 1) x 8) |
+CRC32C of all before it (8). It is a cache: one that is damaged, or whose file has changed, is made anew; where
+it cannot be written, the index is used all the same.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def index(path: str | os.PathLike[str]) -> RecordIndex:
 
 
 def load_index(path: str) -> Offsets | None:
-    """The offsets that the sidecar holds and the end of the last record; None when it is missing, damaged or stale."""
+    """The offsets in the sidecar and the end of the last record; None when it is missing, damaged or stale."""
     try:
         stored = np.fromfile(path + INDEX_SUFFIX, np.uint8)
         identity = _identity(path)
@@ -78,8 +78,8 @@ def _walk(path: str) -> Offsets:
     reader = open_reader(path, "auto", resync=False)
     if reader.compression != "none":
         raise UsageError(
-            f"{path}: a compressed file has no index, because its records cannot be reached without inflating all "
-            "before them.\n  Write it again without compression for random access."
+            f"{path}: a compressed file has no index, because no record can be reached without inflating all "
+            "before it.\n  Write it again without compression for random access."
         )
     parts = []
     end = 0
@@ -93,7 +93,7 @@ def _walk(path: str) -> Offsets:
 
 
 def _identity(path: str) -> list[int]:
-    """What changes when the file does: its size, its time, and its two ends, for a rewrite within the clock's tick."""
+    """What changes when the file does: size, time, and both ends, for a rewrite within the clock's tick."""
     with open(path, "rb", buffering=0) as file:
         stat = os.fstat(file.fileno())
         ends = os.pread(file.fileno(), _PROBE, 0)

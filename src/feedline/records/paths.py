@@ -16,8 +16,8 @@ Files = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 def resolve(files: Files) -> list[str]:
     """The paths that `files` means, those of one glob or directory sorted.
 
-    A directory stands for the files in it, hidden ones and sidecar indexes apart; it is not searched deeper. A path
-    that exists is taken as it is, even if it holds `*`, `?` or `[`.
+    A directory stands for the files in it, hidden ones and sidecar indexes apart; it is not searched deeper.
+    A path that exists is taken as it is, even if it holds `*`, `?` or `[`.
     """
     if isinstance(files, str | os.PathLike):
         return _resolve_one(os.fspath(files))
@@ -32,7 +32,9 @@ def _resolve_one(path: str) -> list[str]:
         found = sorted(
             entry.path
             for entry in os.scandir(path)
-            if entry.is_file() and not entry.name.startswith((".", "_")) and not entry.name.endswith(INDEX_SUFFIX)
+            if entry.is_file()
+            and not entry.name.startswith((".", "_"))
+            and not entry.name.endswith(INDEX_SUFFIX)
         )
         if not found:
             raise UsageError(f"{path}: the directory holds no files.")

@@ -26,8 +26,8 @@ def read(
 ) -> Iterator[bytes]:
     """The records of the files, one after another, as bytes.
 
-    With `on_corrupt="skip"` damaged records are dropped, and one warning at the end counts them. `verify=False`
-    leaves the payloads' checksums unread; those of the headers are always checked.
+    With `on_corrupt="skip"` damaged records are dropped, and one warning at the end counts them.
+    `verify=False` leaves the payloads' checksums unread; those of the headers are always checked.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp(), "a.tfrecord")

@@ -11,12 +11,15 @@ from feedline.records.paths import Files, compression_name, resolve
 from feedline.records.reading import BATCH_BYTES, BATCH_RECORDS, open_reader, raise_fault
 
 
-def survey(files: Files, *, compression: str | None = "auto", progress: Progress | None = None) -> dict[str, Any]:
+def survey(
+    files: Files, *, compression: str | None = "auto", progress: Progress | None = None
+) -> dict[str, Any]:
     """Counts over all records of the files, as a dict that can be printed as JSON.
 
-    `records`, and how many of them are `malformed` (no tf.train.Example); `damaged` places, which were passed over;
-    `sizes` of the records (least, mean, most); how the files are stored (`compression`); for each key of `context`
-    and `feature_lists` the records that have it, the kinds seen, and (least, most) values, bytes and steps.
+    `records`, and how many of them are `malformed` (no tf.train.Example); `damaged` places, which were
+    passed over; `sizes` of the records (least, mean, most); how the files are stored (`compression`); for
+    each key of `context` and `feature_lists` the records that have it, the kinds seen, and (least, most)
+    values, bytes and steps.
 
     `progress` is called with the number of file bytes read so far, over all files.
     """
@@ -50,10 +53,12 @@ def survey(files: Files, *, compression: str | None = "auto", progress: Progress
     }
 
 
-def infer_features(files: Files, *, compression: str | None = "auto") -> dict[str, Feature] | SequenceFeatures:
+def infer_features(
+    files: Files, *, compression: str | None = "auto"
+) -> dict[str, Feature] | SequenceFeatures:
     """The `features` that fit every record of the files, which are all read.
 
-    A key that every record has with the same number of values is a FixedLenFeature, any other one a VarLenFeature.
-    Records of tf.train.SequenceExample give SequenceFeatures.
+    A key that every record has with the same number of values is a FixedLenFeature, any other one a
+    VarLenFeature. Records of tf.train.SequenceExample give SequenceFeatures.
     """
     return from_survey(survey(files, compression=compression))
