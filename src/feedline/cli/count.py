@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from feedline import records
 from feedline.cli.terminal import Files, Json, plural, progress, say, show, show_json
 
@@ -17,10 +15,7 @@ def count(files: Files, as_json: Json = False) -> None:
     total = 0
     with progress("counting", paths) as report_for:
         for path in paths:
-            report = report_for(path)
-            found = records.count(path)
-            if report is not None:
-                report(os.path.getsize(path))
+            found = records.count(path, progress=report_for(path))
             total += found
             if as_json:
                 show_json({"path": path, "records": found})

@@ -11,9 +11,7 @@ from typing import Any
 from feedline import _native
 from feedline.errors import UsageError, WriteError
 from feedline.records.paths import compression_name
-from feedline.records.reading import BATCH_BYTES, BATCH_RECORDS, open_reader, raise_fault
-
-Progress = Callable[[int], None]
+from feedline.records.reading import Progress, batches
 
 
 @dataclass(frozen=True)
@@ -95,14 +93,11 @@ def _checked_batches(
     path: str, compression: str | None, progress: Progress | None
 ) -> Iterator[tuple[_native.RecordBatch, int, list[Finding]]]:
     """Each batch with the number of its good records, and what is damaged in it or before it."""
-    reader = open_reader(path, compression_name(compression), resync=True)
-    while not reader.done:
-        batch, fault = reader.next(BATCH_RECORDS, BATCH_BYTES)
+    for reader, batch in batches(path, compression_name(compression), resync=True):
         bad = batch.check()
         faults = sorted(bad + batch.take_skipped(), key=lambda found: found.record or 0)
         findings = [Finding(found.path, found.record, found.offset, found.what) for found in faults]
         yield batch, len(batch) - len(bad), findings
-        raise_fault(fault)
         if progress is not None:
             progress(reader.consumed)
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import os
+
 from feedline.records.indexing import load_index
 from feedline.records.paths import Files, compression_name, resolve
-from feedline.records.reading import batches
+from feedline.records.reading import Progress, batches
 
 
-def count(files: Files, *, compression: str | None = "auto") -> int:
+def count(files: Files, *, compression: str | None = "auto", progress: Progress | None = None) -> int:
     """The number of records in the files, by walking their headers, or from a sidecar index that is there.
 
-    Payload checksums are not read: see `verify`.
+    Payload checksums are not read: see `verify`. `progress` is called with the number of file bytes read.
     """
     kind = compression_name(compression)
-    return sum(_count_one(path, kind) for path in resolve(files))
-
-
-def _count_one(path: str, compression: str) -> int:
-    known = load_index(path)
-    if known is not None:
-        return len(known) - 1
-    return sum(len(batch) for batch in batches(path, compression, resync=False))
+    found = passed = 0
+    for path in resolve(files):
+        index = load_index(path)
+        if index is not None:
+            found += len(index) - 1
+        else:
+            for reader, batch in batches(path, kind, resync=False):
+                found += len(batch)
+                if progress is not None:
+                    progress(passed + reader.consumed)
+        passed += os.path.getsize(path)
+    return found

@@ -1,4 +1,4 @@
-"""Examples -> columns: `features` compiled for the native core, its arrays made into the columns of a Block."""
+"""Examples -> columns: `features` compiled for the native core, and its arrays made columns of a Block."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Sidecar `<file>.flindex`: magic (8 bytes) | file size, mtime in ns, CRC32C of the file's first and last
 4 KiB, number of records (4 x 8) | the offset of each record and the end of the last ((records + 1) x 8) |
-CRC32C of all before it (8). It is a cache: one that is damaged, or whose file has changed, is made anew; where
-it cannot be written, the index is used all the same.
+CRC32C of all before it (8). It is a cache: one that is damaged, or whose file has changed, is made anew;
+where it cannot be written, the index is used all the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from feedline import _native
 from feedline.errors import CorruptRecord, UsageError
 from feedline.records.paths import INDEX_SUFFIX
-from feedline.records.reading import BATCH_BYTES, BATCH_RECORDS, open_reader, raise_fault
+from feedline.records.reading import batches
 
 _MAGIC = b"FLINDEX1"
 _FRAMING = 16  # bytes of header and footer around each payload
@@ -53,7 +53,7 @@ def index(path: str | os.PathLike[str]) -> RecordIndex:
 
 
 def load_index(path: str) -> Offsets | None:
-    """The offsets in the sidecar and the end of the last record; None when it is missing, damaged or stale."""
+    """The offsets in the sidecar and the end of the last record; None if it is missing, damaged or stale."""
     try:
         stored = np.fromfile(path + INDEX_SUFFIX, np.uint8)
         identity = _identity(path)
@@ -75,21 +75,22 @@ def load_index(path: str) -> Offsets | None:
 
 
 def _walk(path: str) -> Offsets:
-    reader = open_reader(path, "auto", resync=False)
-    if reader.compression != "none":
-        raise UsageError(
-            f"{path}: a compressed file has no index, because no record can be reached without inflating all "
-            "before it.\n  Write it again without compression for random access."
-        )
     parts = []
     end = 0
-    while not reader.done:
-        batch, fault = reader.next(BATCH_RECORDS, BATCH_BYTES)
-        raise_fault(fault)
+    for reader, batch in batches(path, "auto", resync=False):
+        if reader.compression != "none":
+            raise _compressed(path)
         if len(batch):
             parts.append(batch.offsets)
             end = int(parts[-1][-1] + batch.sizes[-1]) + _FRAMING
     return np.concatenate([*parts, np.array([end], np.uint64)])
+
+
+def _compressed(path: str) -> UsageError:
+    return UsageError(
+        f"{path}: a compressed file has no index, because no record can be reached without inflating all "
+        "before it.\n  Write it again without compression for random access."
+    )
 
 
 def _identity(path: str) -> list[int]:

@@ -6,7 +6,7 @@ Memory is bounded by the batch that is held and the chunk being read, whatever t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from feedline import _native
@@ -15,10 +15,11 @@ from feedline.records.faults import to_error
 from feedline.records.paths import Files, compression_name, resolve
 
 OnCorrupt = Literal["raise", "skip"]
+Progress = Callable[[int], None]
 
 # About what a core's second-level cache holds: bytes are checked and decoded while they are still there.
-BATCH_BYTES = 1 << 19
-BATCH_RECORDS = 1 << 14
+_BATCH_BYTES = 1 << 19
+_BATCH_RECORDS = 1 << 14
 
 
 def read(
@@ -43,7 +44,7 @@ def read(
 def _read(paths: list[str], compression: str, verify: bool, skip: bool) -> Iterator[bytes]:
     skipped = SkipCount()
     for path in paths:
-        for batch in batches(path, compression, resync=skip):
+        for _, batch in batches(path, compression, resync=skip):
             records = batch.to_list()
             bad = {fault.record: fault for fault in batch.check()} if verify else {}
             skipped.add(batch.take_skipped())
@@ -60,28 +61,25 @@ def _read(paths: list[str], compression: str, verify: bool, skip: bool) -> Itera
     skipped.warn()
 
 
-def batches(path: str, compression: str, *, resync: bool) -> Iterator[_native.RecordBatch]:
-    """Batches of one file; their payloads are not checked yet.
+def batches(
+    path: str, compression: str, *, resync: bool
+) -> Iterator[tuple[_native.RecordReader, _native.RecordBatch]]:
+    """Batches of one file, each with the reader that gave it; their payloads are not checked yet.
 
     A damaged header raises after the records before it; with `resync` it is noted in the batch instead.
     """
-    reader = open_reader(path, compression, resync=resync)
+    reader = _native.open_records(path, compression, resync)
+    if isinstance(reader, _native.Fault):
+        raise to_error(reader)
     while not reader.done:
-        batch, fault = reader.next(BATCH_RECORDS, BATCH_BYTES)
-        yield batch
+        batch, fault = reader.next(_BATCH_RECORDS, _BATCH_BYTES)
+        yield reader, batch
         raise_fault(fault)
 
 
 def raise_fault(fault: _native.Fault | None) -> None:
     if fault is not None:
         raise to_error(fault)
-
-
-def open_reader(path: str, compression: str, *, resync: bool) -> _native.RecordReader:
-    reader = _native.open_records(path, compression, resync)
-    if isinstance(reader, _native.Fault):
-        raise to_error(reader)
-    return reader
 
 
 def skips(on_corrupt: str) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from feedline import _native
-from feedline.records.check import Progress
 from feedline.records.features import Feature, SequenceFeatures, from_survey
 from feedline.records.paths import Files, compression_name, resolve
-from feedline.records.reading import BATCH_BYTES, BATCH_RECORDS, open_reader, raise_fault
+from feedline.records.reading import Progress, batches
 
 
 def survey(
@@ -26,16 +26,14 @@ def survey(
     found = _native.Survey()
     kind = compression_name(compression)
     stored: set[str] = set()
-    damaged = total = passed = 0
+    damaged = count = total = passed = 0
     least, most = None, 0
     for path in resolve(files):
-        reader = open_reader(path, kind, resync=True)
-        stored.add(reader.compression)
-        while not reader.done:
-            batch, fault = reader.next(BATCH_RECORDS, BATCH_BYTES)
-            raise_fault(fault)
+        for reader, batch in batches(path, kind, resync=True):
+            stored.add(reader.compression)
             found.add_batch(batch)
             damaged += len(batch.take_skipped()) + len(batch.check())
+            count += len(batch)
             total += batch.bytes
             if len(batch):
                 sizes = batch.sizes
@@ -43,12 +41,11 @@ def survey(
                 most = max(most, int(sizes.max()))
             if progress is not None:
                 progress(passed + reader.consumed)
-        passed += reader.file_size
+        passed += os.path.getsize(path)
     result = found.result()
-    mean = total / result["records"] if result["records"] else 0.0
     return result | {
         "damaged": damaged,
-        "sizes": (least or 0, mean, most),
+        "sizes": (least or 0, total / count if count else 0.0, most),
         "compression": "/".join(sorted(stored)),
     }
 
