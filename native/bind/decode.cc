@@ -166,7 +166,7 @@ class PyBlockReader {
                 bool skip, const std::string& compression)
       : schema_(std::move(schema)),
         reader_(std::move(files), schema_.schema(),
-                ReadOptions{compression_from(compression), rows, threads, verify, skip}) {}
+                ReadOptions{compression_from(compression), rows, threads, verify, skip, &signalled}) {}
 
   nb::object next() {
     DecodedBlock block;
@@ -176,6 +176,7 @@ class PyBlockReader {
         nb::gil_scoped_release release;
         outcome = reader_.next(std::chrono::milliseconds(50), block);
       }
+      raise_signalled();
       if (outcome == BlockReader::Outcome::kEnd) return nb::none();
       if (outcome == BlockReader::Outcome::kBlock) return block_to_python(schema_, std::move(block));
       if (PyErr_CheckSignals() != 0) throw nb::python_error();

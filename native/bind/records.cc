@@ -114,6 +114,7 @@ void bind_records(nb::module_& module) {
               nb::gil_scoped_release release;
               fault = reader.next(max_records, max_bytes, batch);
             }
+            raise_signalled();
             return nb::make_tuple(nb::cast(std::move(batch)), to_python(std::move(fault)));
           },
           nb::arg("max_records"), nb::arg("max_bytes"), "A RecordBatch, and the fault after it or None.")
@@ -132,8 +133,9 @@ void bind_records(nb::module_& module) {
         Fault fault;
         {
           nb::gil_scoped_release release;
-          fault = RecordReader::open(path, kind, on_damage, reader);
+          fault = RecordReader::open(path, kind, on_damage, reader, &signalled);
         }
+        raise_signalled();
         return fault ? to_python(std::move(fault))
                      : nb::cast(reader.release(), nb::rv_policy::take_ownership);
       },

@@ -65,7 +65,9 @@ bool BlockReader::gather(RecordBatch& batch, Fault& end) {
         break;
       }
       const auto on_damage = options_.skip ? RecordReader::OnDamage::kResync : RecordReader::OnDamage::kStop;
-      end = RecordReader::open(files_[next_file_++], options_.compression, on_damage, reader_);
+      auto interrupted = options_.threads < 2 ? options_.interrupted : [this] { return stopping_.load(); };
+      end = RecordReader::open(files_[next_file_++], options_.compression, on_damage, reader_,
+                               std::move(interrupted));
     }
     if (!end) end = reader_->next(options_.rows, kMaxBlockBytes, batch);
     source_done_ = static_cast<bool>(end);

@@ -5,6 +5,7 @@
 // waiting.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -31,9 +32,10 @@ struct DecodedBlock {
 struct ReadOptions {
   Compression compression = Compression::kAuto;
   size_t rows = 256;  // of a block; the last may be shorter, and so is one with skipped or very large records
-  size_t threads = 1;  // 1: the caller's own
-  bool verify = true;  // check the payloads' checksums
-  bool skip = false;   // pass over what is damaged
+  size_t threads = 1;                     // 1: the caller's own
+  bool verify = true;                     // check the payloads' checksums
+  bool skip = false;                      // pass over what is damaged
+  ByteSource::Interrupted interrupted{};  // used by the caller's own thread; workers stop with the reader
 };
 
 // Decodes a batch of records, up to the first fault.
@@ -74,7 +76,7 @@ class BlockReader {
   std::deque<std::optional<DecodedBlock>> slots_;  // blocks begun and not yet taken, oldest first
   uint64_t first_ticket_ = 0;                      // of slots_.front()
   bool no_more_ = false;                           // no further block will be begun
-  bool stopping_ = false;
+  std::atomic<bool> stopping_ = false;             // set under state_
   std::vector<std::thread> workers_;
 
   bool ended_ = false;  // a fault was handed out

@@ -61,9 +61,9 @@ RecordReader::RecordReader(std::unique_ptr<ByteSource> source, std::string path,
       chunk_(std::make_shared<Buffer>()) {}
 
 Fault RecordReader::open(const std::string& path, Compression compression, OnDamage on_damage,
-                         std::unique_ptr<RecordReader>& out) {
+                         std::unique_ptr<RecordReader>& out, ByteSource::Interrupted interrupted) {
   std::unique_ptr<ByteSource> source;
-  Fault fault = ByteSource::open(path, compression, source);
+  Fault fault = ByteSource::open(path, compression, source, std::move(interrupted));
   if (fault) {
     fault.path = path;
     return fault;

@@ -55,7 +55,7 @@ class RecordReader {
   };
 
   static Fault open(const std::string& path, Compression compression, OnDamage on_damage,
-                    std::unique_ptr<RecordReader>& out);
+                    std::unique_ptr<RecordReader>& out, ByteSource::Interrupted interrupted = {});
 
   // Appends records to `batch` until it holds `max_records`, or `max_bytes` of payload, or the file ends
   // (then `done()`). After a fault the reader is done; what was appended before is good.

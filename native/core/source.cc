@@ -1,6 +1,7 @@
 #include "core/source.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -21,6 +22,7 @@ namespace {
 // Linux moves at most 2 GB per call, zlib counts in 32 bits.
 constexpr size_t kMaxCall = size_t{1} << 30;
 constexpr size_t kInputSize = 256 << 10;
+constexpr int kPatience = 100;  // milliseconds
 
 // Calls `once(into, done)` as read(2) until `into` is full or the data ends. Returns errno, or 0.
 template <class Once>
@@ -192,18 +194,21 @@ Fault ByteSource::os_fault(const char* doing, int error) const {
   return fault;
 }
 
-Fault ByteSource::open(const std::string& path, Compression compression, std::unique_ptr<ByteSource>& out) {
+Fault ByteSource::open(const std::string& path, Compression compression, std::unique_ptr<ByteSource>& out,
+                       Interrupted interrupted) {
   int descriptor = -1;
   int error = EINVAL;
   // A path with a zero byte would open the file that is named by what is in front of it.
   if (path.find('\0') == std::string::npos) {
     do {
-      descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      // Not waiting here: a pipe without a writer is waited for where the wait can be interrupted.
+      descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
       error = errno;
     } while (descriptor < 0 && error == EINTR);
   }
   std::unique_ptr<ByteSource> source(new ByteSource(path, descriptor));
   if (descriptor < 0) return source->os_fault("cannot open", error);
+  source->interrupted_ = std::move(interrupted);
   if (Fault fault = source->start(compression)) return fault;
   out = std::move(source);
   return {};
@@ -246,12 +251,27 @@ Fault ByteSource::read_stored(std::span<uint8_t> into, size_t& got) {
   const size_t ahead = std::min(head_size_ - head_at_, into.size());
   std::copy_n(head_.begin() + static_cast<ptrdiff_t>(head_at_), ahead, into.data());
   head_at_ += ahead;
-  const int error = read_fully(into.subspan(ahead), got, [this](uint8_t* at, size_t size, size_t) {
-    return ::read(descriptor_, at, size);
-  });
+  const int error = read_fully(into.subspan(ahead), got,
+                               [this](uint8_t* at, size_t size, size_t) { return read_some(at, size); });
   got += ahead;
   consumed_ += got;
   return error != 0 ? os_fault("cannot read", error) : Fault{};
+}
+
+int64_t ByteSource::read_some(uint8_t* into, size_t size) {
+  while (!regular_) {
+    pollfd waiting{descriptor_, POLLIN, 0};
+    const int ready = ::poll(&waiting, 1, kPatience);
+    if (ready > 0) break;
+    if (ready < 0 && errno != EINTR) return -1;
+    if (interrupted_ && interrupted_()) {
+      errno = ECANCELED;
+      return -1;
+    }
+  }
+  const ssize_t n = ::read(descriptor_, into, size);
+  if (n < 0 && errno == EAGAIN) errno = EINTR;  // somebody else was quicker: wait again
+  return n;
 }
 
 Fault ByteSource::read(std::span<uint8_t> into, size_t& got) {

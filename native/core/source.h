@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,8 +19,12 @@ enum class Compression { kAuto, kNone, kGzip, kZlib };
 // One reader at a time, but for read_at(), which any number of threads may call.
 class ByteSource {
  public:
+  // Asked ten times a second while a pipe has nothing to give; true ends the wait with ECANCELED.
+  using Interrupted = std::function<bool()>;
+
   // Pipes and devices may be opened too. An empty file is plain whatever was asked for, as in TensorFlow.
-  static Fault open(const std::string& path, Compression compression, std::unique_ptr<ByteSource>& out);
+  static Fault open(const std::string& path, Compression compression, std::unique_ptr<ByteSource>& out,
+                    Interrupted interrupted = {});
 
   ByteSource(const ByteSource&) = delete;
   ByteSource& operator=(const ByteSource&) = delete;
@@ -51,10 +56,13 @@ class ByteSource {
 
   Fault start(Compression compression);
   Fault read_stored(std::span<uint8_t> into, size_t& got);
+  // read(2), after waiting for a pipe to have something.
+  int64_t read_some(uint8_t* into, size_t size);
   Fault os_fault(const char* doing, int error) const;
 
   std::string path_;
   int descriptor_;
+  Interrupted interrupted_;
   bool regular_ = false;
   uint64_t file_size_ = 0;
   uint64_t consumed_ = 0;
