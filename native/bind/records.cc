@@ -118,6 +118,21 @@ void bind_records(nb::module_& module) {
             return nb::make_tuple(nb::cast(std::move(batch)), to_python(std::move(fault)));
           },
           nb::arg("max_records"), nb::arg("max_bytes"), "A RecordBatch, and the fault after it or None.")
+      .def(
+          "check",
+          [](RecordReader& reader, size_t max_bytes) {
+            RecordReader::Checked checked;
+            {
+              nb::gil_scoped_release release;
+              checked = reader.check(max_bytes);
+            }
+            raise_signalled();
+            return nb::make_tuple(checked.good, checked.bytes, to_python(std::move(checked.faults)),
+                                  to_python(std::move(checked.end)));
+          },
+          nb::arg("max_bytes"),
+          "Checks the records that follow: (good records, payload bytes, faults, the fault at the end or "
+          "None).")
       .def_prop_ro("done", &RecordReader::done)
       .def_prop_ro("compression",
                    [](const RecordReader& reader) { return compression_name(reader.source().compression()); })

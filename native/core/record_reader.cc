@@ -90,6 +90,34 @@ Fault RecordReader::next(size_t max_records, size_t max_bytes, RecordBatch& batc
   return {};
 }
 
+RecordReader::Checked RecordReader::check(size_t max_bytes) {
+  Checked checked;
+  RecordBatch batch;
+  while (!done_ && !checked.end && checked.bytes < max_bytes) {
+    // A chunk at a time: it is in the cache still, and its memory serves for the next.
+    batch.clear();
+    checked.end = next(SIZE_MAX, kChunk, batch);
+    auto skipped = batch.skipped.begin();
+    const auto note_skipped_before = [&](int64_t number) {
+      for (; skipped != batch.skipped.end() && skipped->record < number; ++skipped) {
+        checked.faults.push_back(std::move(*skipped));
+      }
+    };
+    for (const RecordView& record : batch.records) {
+      note_skipped_before(record.number);
+      if (payload_holds(record)) {
+        ++checked.good;
+      } else {
+        checked.faults.push_back(payload_fault(record));
+        checked.faults.back().path = *path_;
+      }
+    }
+    note_skipped_before(INT64_MAX);
+    checked.bytes += batch.bytes;
+  }
+  return checked;
+}
+
 bool RecordReader::take_record(RecordBatch& batch, std::string& why) {
   if (held() < kHeaderSize) {
     why = format("the header is cut off: %zu of 12 bytes", held());

@@ -61,6 +61,15 @@ class RecordReader {
   // (then `done()`). After a fault the reader is done; what was appended before is good.
   Fault next(size_t max_records, size_t max_bytes, RecordBatch& batch);
 
+  // Checks the payloads of the records that follow, up to `max_bytes` of them, without keeping any.
+  struct Checked {
+    uint64_t good = 0;          // records
+    uint64_t bytes = 0;         // of payload, damaged or not
+    std::vector<Fault> faults;  // in order, damaged headers among them when they are resynchronised
+    Fault end;                  // what ended the file
+  };
+  Checked check(size_t max_bytes);
+
   bool done() const noexcept { return done_; }
   const ByteSource& source() const noexcept { return *source_; }
 

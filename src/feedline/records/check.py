@@ -11,7 +11,9 @@ from typing import Any
 from feedline import _native
 from feedline.errors import UsageError, WriteError
 from feedline.records.paths import compression_name
-from feedline.records.reading import Progress, batches
+from feedline.records.reading import Progress, batches, open_reader, raise_fault
+
+_CHECK_BYTES = 1 << 23  # between two looks at progress and Ctrl-C
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,15 @@ def verify(
     path = os.fspath(path)
     records = size = 0
     findings: list[Finding] = []
-    for batch, good, found in _checked_batches(path, compression, progress):
+    reader = open_reader(path, compression_name(compression), resync=True)
+    while not reader.done:
+        good, checked, faults, end = reader.check(_CHECK_BYTES)
+        raise_fault(end)
         records += good
-        size += batch.bytes
-        findings += found
+        size += checked
+        findings += map(_finding, faults)
+        if progress is not None:
+            progress(reader.consumed)
     return Verification(path, records, size, findings)
 
 
@@ -82,24 +89,18 @@ def repair(
     kept = 0
     findings: list[Finding] = []
     with _complete_or_nothing(out) as write:
-        for batch, good, found in _checked_batches(path, compression, progress):
+        for reader, batch in batches(path, compression_name(compression), resync=True):
+            bad = batch.check()
             write(batch.sound_frames())
-            kept += good
-            findings += found
+            kept += len(batch) - len(bad)
+            findings += map(_finding, sorted(bad + batch.take_skipped(), key=lambda fault: fault.record or 0))
+            if progress is not None:
+                progress(reader.consumed)
     return Repair(path, out, kept, findings)
 
 
-def _checked_batches(
-    path: str, compression: str | None, progress: Progress | None
-) -> Iterator[tuple[_native.RecordBatch, int, list[Finding]]]:
-    """Each batch with the number of its good records, and what is damaged in it or before it."""
-    for reader, batch in batches(path, compression_name(compression), resync=True):
-        bad = batch.check()
-        faults = sorted(bad + batch.take_skipped(), key=lambda found: found.record or 0)
-        findings = [Finding(found.path, found.record, found.offset, found.what) for found in faults]
-        yield batch, len(batch) - len(bad), findings
-        if progress is not None:
-            progress(reader.consumed)
+def _finding(fault: _native.Fault) -> Finding:
+    return Finding(fault.path, fault.record, fault.offset, fault.what)
 
 
 @contextmanager

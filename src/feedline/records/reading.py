@@ -68,13 +68,18 @@ def batches(
 
     A damaged header raises after the records before it; with `resync` it is noted in the batch instead.
     """
-    reader = _native.open_records(path, compression, resync)
-    if isinstance(reader, _native.Fault):
-        raise to_error(reader)
+    reader = open_reader(path, compression, resync=resync)
     while not reader.done:
         batch, fault = reader.next(_BATCH_RECORDS, _BATCH_BYTES)
         yield reader, batch
         raise_fault(fault)
+
+
+def open_reader(path: str, compression: str, *, resync: bool) -> _native.RecordReader:
+    reader = _native.open_records(path, compression, resync)
+    if isinstance(reader, _native.Fault):
+        raise to_error(reader)
+    return reader
 
 
 def raise_fault(fault: _native.Fault | None) -> None:
