@@ -28,7 +28,9 @@ from benchmarks import memory, report, workloads
 from benchmarks.report import Findings, Sample, Trial
 
 HERE = Path(__file__).resolve().parent
-FAR_BEHIND = 0.75  # of the best setting so far
+# A setting whose best round is under this part of the row's best is dropped after the first, second, third
+# round and so on: gently at first, because one slow minute of the machine is no verdict.
+STAY = (0.6, 0.75, 0.85)
 TIMEOUT = 900
 
 
@@ -87,12 +89,13 @@ def ask(entered: list[Contender], names: Sequence[str], rounds: int, seconds: fl
                 trials.setdefault(contender.label, Trial(contender.settings)).samples.append(sample)
                 rate = f"{name:6} {contender.row:20} {sample.rate / 1e3:9,.1f} k/s"
                 print(f"round {number + 1}/{rounds}  {rate}  {contender.label}", file=sys.stderr)
-            staying[name] = [c for c in staying[name] if _in_reach(findings[name][c.row], c.label)]
+            part = STAY[min(number, len(STAY) - 1)]
+            staying[name] = [c for c in staying[name] if _in_reach(findings[name][c.row], c.label, part)]
     return findings
 
 
-def _in_reach(trials: dict[str, Trial], label: str) -> bool:
-    return trials[label].peak >= FAR_BEHIND * max(trial.peak for trial in trials.values())
+def _in_reach(trials: dict[str, Trial], label: str, part: float) -> bool:
+    return trials[label].peak >= part * max(trial.peak for trial in trials.values())
 
 
 def _child(*arguments: str) -> str:
@@ -107,7 +110,8 @@ def _child(*arguments: str) -> str:
         timeout=TIMEOUT,
     )
     if done.returncode:
-        raise SystemExit(f"benchmarks.child {' '.join(arguments)} failed:\n{done.stderr[-4000:]}")
+        what = f"benchmarks.child {' '.join(arguments)}"
+        raise SystemExit(f"{what} ended with {done.returncode}:\n{done.stderr[-4000:]}")
     return done.stdout.splitlines()[-1]
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import feedline as fl
 from benchmarks.workloads import Columns
 
 ROWS = {"feedline_in_bulk": [{"bulk": True}], "feedline": [{"bulk": False}]}
 
 
-def encode(columns: Columns, bulk: bool) -> list[bytes]:
-    if bulk:
-        return fl.example.encode_batch(columns)
-    keys = list(columns)
-    return [
-        fl.example.encode(dict(zip(keys, row, strict=True))) for row in zip(*columns.values(), strict=True)
-    ]
+def encode(batches: list[Columns], bulk: bool) -> Iterator[list[bytes]]:
+    for columns in batches:
+        if bulk:
+            yield fl.example.encode_batch(columns)
+        else:
+            rows = zip(*columns.values(), strict=True)
+            yield [fl.example.encode(dict(zip(columns, row, strict=True))) for row in rows]

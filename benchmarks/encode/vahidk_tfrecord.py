@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from tfrecord.writer import TFRecordWriter
 
@@ -10,11 +12,10 @@ from benchmarks.workloads import Columns
 ROWS = {"vahidk_tfrecord": [{}]}
 
 
-def encode(columns: Columns) -> list[bytes]:
-    kinds = [(key, "float" if column.dtype == np.float32 else "int") for key, column in columns.items()]
-    return [
-        TFRecordWriter.serialize_tf_example(
-            {key: (value, kind) for (key, kind), value in zip(kinds, row, strict=True)}
-        )
-        for row in zip(*columns.values(), strict=True)
-    ]
+def encode(batches: list[Columns]) -> Iterator[list[bytes]]:
+    kinds = ["float" if column.dtype == np.float32 else "int" for column in batches[0].values()]
+    for columns in batches:
+        yield [
+            TFRecordWriter.serialize_tf_example(dict(zip(columns, zip(row, kinds, strict=True), strict=True)))
+            for row in zip(*columns.values(), strict=True)
+        ]

@@ -24,6 +24,7 @@ ROWS = {
         {"read": "sequential"},
         {"read": "sequential", "buffer_mb": 0.25},
         {"read": "sequential", "autotune": False},
+        {"read": "sequential", "autotune": False, "buffer_mb": 0.25},
         {"read": "sequential", "autotune": False, "threads": 2, "deterministic": False},
         {"read": "sequential", "parse": "parse_example_dataset"},
         {"read": "sequential", "calls": "autotune"},

@@ -56,6 +56,7 @@ Fault payload_fault(const RecordView& record) {
 
 RecordReader::RecordReader(std::unique_ptr<ByteSource> source, std::string path, OnDamage on_damage)
     : source_(std::move(source)),
+      size_(source_->size()),
       path_(std::make_shared<const std::string>(std::move(path))),
       on_damage_(on_damage),
       chunk_(std::make_shared<Buffer>()) {}
@@ -130,8 +131,9 @@ bool RecordReader::take_record(RecordBatch& batch, std::string& why) {
     return false;
   }
   // `length` is the file's word: compare it with what is left, so that nothing is allocated for a lie.
-  const uint64_t size = source_->size().value_or(offset_ + kHeaderSize + kFooterSize + kMaxUnknown);
-  const uint64_t left = size > offset_ + kHeaderSize ? size - offset_ - kHeaderSize : 0;
+  const uint64_t payload_at = offset_ + kHeaderSize;
+  const uint64_t size = size_.value_or(payload_at + kMaxUnknown + kFooterSize);
+  const uint64_t left = size > payload_at ? size - payload_at : 0;
   if (left < kFooterSize || length > left - kFooterSize) {
     why = format("it claims %" PRIu64 " bytes of payload and a footer, but %" PRIu64 " bytes are left",
                  length, left);
@@ -161,7 +163,7 @@ void RecordReader::hold(size_t size) {
     if (chunk_->size() - at_ < size) {
       // Records in the old chunk stay where they are; only the part of the next one moves. An unknown length
       // is believed one doubling at a time, as the bytes arrive.
-      const size_t grown = source_->size() ? size : std::min(size, std::max(kChunk, held() * 2));
+      const size_t grown = size_ ? size : std::min(size, std::max(kChunk, held() * 2));
       auto fresh = std::make_shared<Buffer>(std::max(grown, kChunk));
       if (held() != 0) std::memcpy(fresh->data(), here(), held());
       end_ = held();
@@ -186,7 +188,7 @@ void RecordReader::resync(RecordBatch& batch, std::string why) {
   }
   last_chunk_.reset();
 
-  const uint64_t size = source_->size().value_or(UINT64_MAX);
+  const uint64_t size = size_.value_or(UINT64_MAX);
   bool found = false;
   while (!found) {
     if (held() <= kHeaderSize) {
@@ -200,7 +202,7 @@ void RecordReader::resync(RecordBatch& batch, std::string why) {
       if (!header_holds(data + start)) continue;
       const uint64_t after = offset_ + start + kHeaderSize + kFooterSize;
       const uint64_t length = header_length(data + start);
-      found = after <= size && length <= (source_->size() ? size - after : kMaxUnknown);
+      found = after <= size && length <= (size_ ? size - after : kMaxUnknown);
     }
     // Without a find, stay one before the first start that was not tried: the search begins one past
     // `here()`.

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,7 @@ class RecordReader {
   Fault finish(Fault fault, RecordBatch& batch);
 
   std::unique_ptr<ByteSource> source_;
+  const std::optional<uint64_t> size_;  // of the uncompressed file, where it is known
   std::shared_ptr<const std::string> path_;
   OnDamage on_damage_;
 

@@ -17,9 +17,9 @@ from feedline.records.features import (
     SequenceFeatures,
     TensorFeature,
     VarLenFeature,
-    from_survey,
     normalize,
 )
+from feedline.records.surveying import from_survey
 
 tf = pytest.importorskip("tensorflow")
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feedline.errors import SchemaError, UsageError
+from feedline.errors import UsageError
 
 STRING: np.dtype[Any] = np.dtype(object)
 
@@ -263,68 +263,6 @@ def normalize(features: Any) -> dict[str, Feature] | SequenceFeatures:
     if not ours:
         raise UsageError("features is empty: name at least one feature, or leave it out to get raw bytes.")
     return ours
-
-
-def from_survey(result: Mapping[str, Any]) -> dict[str, Feature] | SequenceFeatures:
-    """The features of records that a Survey has seen; `result` is what its result() gives.
-
-    A key that every record has with the same number of values becomes fixed-length, any other one
-    VarLenFeature. A key that is there but never with a value has no kind, and is left out.
-    """
-    good = result["records"] - result["malformed"]
-    if not good:
-        raise SchemaError(
-            f"none of the {result['records']:,} records is a tf.train.Example, so it has no features",
-            remedy="To get the raw bytes:  leave `features` out",
-        )
-    if result["too_many_keys"]:
-        raise SchemaError(
-            f"there are more than {len(result['context']) + len(result['feature_lists']):,} different keys: "
-            "the writer seems to have put data into them",
-            remedy="To read some of them:  pass `features` with the keys you want",
-        )
-    context, steps = (
-        {key: infer(key, seen, good) for key, seen in result[part].items() if _kind(key, seen)}
-        for part, infer in (("context", _inferred), ("feature_lists", _inferred_steps))
-    )
-    if not context and not steps:
-        raise SchemaError(
-            f"none of the {good:,} records has a feature with a value, so there are none to infer",
-            remedy="To get the raw bytes:  leave `features` out",
-        )
-    return SequenceFeatures(context, steps) if result["sequence"] else context
-
-
-def _inferred(key: str, seen: Mapping[str, Any], records: int) -> Feature:
-    dtype = _kind(key, seen)
-    fewest, most = seen["values"]
-    always = seen["records"] == records and "none" not in seen["kinds"]
-    return FixedLenFeature(_row_shape(most), dtype) if always and fewest == most > 0 else VarLenFeature(dtype)
-
-
-def _inferred_steps(key: str, seen: Mapping[str, Any], records: int) -> Feature:
-    dtype = _kind(key, seen)
-    fewest, most = seen["values"]
-    if fewest == most > 0 and "none" not in seen["kinds"]:
-        return FixedLenSequenceFeature(_row_shape(most), dtype, allow_missing=seen["records"] < records)
-    return VarLenFeature(dtype)
-
-
-def _row_shape(count: int) -> tuple[int, ...]:
-    return () if count == 1 else (count,)
-
-
-def _kind(key: str, seen: Mapping[str, Any]) -> str:
-    """Our name of the one kind that was seen, or "" when no value ever was."""
-    kinds = {kind: count for kind, count in seen["kinds"].items() if kind != "none"}
-    if len(kinds) > 1:
-        counts = ", ".join(f"{count:,} times as {kind}" for kind, count in kinds.items())
-        raise SchemaError(
-            f"it comes in several kinds: {counts}",
-            feature=key,
-            remedy="To read the other features:  pass `features` without this one",
-        )
-    return next(iter(kinds), "").replace("bytes", "string")
 
 
 def _normalize_all(features: Any, role: str) -> dict[str, Feature]:

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from feedline import _native
-from feedline.records.features import Feature, SequenceFeatures, from_survey
+from feedline.errors import SchemaError
+from feedline.records.features import (
+    Feature,
+    FixedLenFeature,
+    FixedLenSequenceFeature,
+    SequenceFeatures,
+    VarLenFeature,
+)
 from feedline.records.paths import Files, compression_name, resolve
 from feedline.records.reading import Progress, batches
 
@@ -59,3 +67,65 @@ def infer_features(
     VarLenFeature. Records of tf.train.SequenceExample give SequenceFeatures.
     """
     return from_survey(survey(files, compression=compression))
+
+
+def from_survey(result: Mapping[str, Any]) -> dict[str, Feature] | SequenceFeatures:
+    """The features of records that a Survey has seen; `result` is what its result() gives.
+
+    A key that every record has with the same number of values becomes fixed-length, any other one
+    VarLenFeature. A key that is there but never with a value has no kind, and is left out.
+    """
+    good = result["records"] - result["malformed"]
+    if not good:
+        raise SchemaError(
+            f"none of the {result['records']:,} records is a tf.train.Example, so it has no features",
+            remedy="To get the raw bytes:  leave `features` out",
+        )
+    if result["too_many_keys"]:
+        raise SchemaError(
+            f"there are more than {len(result['context']) + len(result['feature_lists']):,} different keys: "
+            "the writer seems to have put data into them",
+            remedy="To read some of them:  pass `features` with the keys you want",
+        )
+    context, steps = (
+        {key: infer(key, seen, good) for key, seen in result[part].items() if _kind(key, seen)}
+        for part, infer in (("context", _inferred), ("feature_lists", _inferred_steps))
+    )
+    if not context and not steps:
+        raise SchemaError(
+            f"none of the {good:,} records has a feature with a value, so there are none to infer",
+            remedy="To get the raw bytes:  leave `features` out",
+        )
+    return SequenceFeatures(context, steps) if result["sequence"] else context
+
+
+def _inferred(key: str, seen: Mapping[str, Any], records: int) -> Feature:
+    dtype = _kind(key, seen)
+    fewest, most = seen["values"]
+    always = seen["records"] == records and "none" not in seen["kinds"]
+    return FixedLenFeature(_row_shape(most), dtype) if always and fewest == most > 0 else VarLenFeature(dtype)
+
+
+def _inferred_steps(key: str, seen: Mapping[str, Any], records: int) -> Feature:
+    dtype = _kind(key, seen)
+    fewest, most = seen["values"]
+    if fewest == most > 0 and "none" not in seen["kinds"]:
+        return FixedLenSequenceFeature(_row_shape(most), dtype, allow_missing=seen["records"] < records)
+    return VarLenFeature(dtype)
+
+
+def _row_shape(count: int) -> tuple[int, ...]:
+    return () if count == 1 else (count,)
+
+
+def _kind(key: str, seen: Mapping[str, Any]) -> str:
+    """Our name of the one kind that was seen, or "" when no value ever was."""
+    kinds = {kind: count for kind, count in seen["kinds"].items() if kind != "none"}
+    if len(kinds) > 1:
+        counts = ", ".join(f"{count:,} times as {kind}" for kind, count in kinds.items())
+        raise SchemaError(
+            f"it comes in several kinds: {counts}",
+            feature=key,
+            remedy="To read the other features:  pass `features` without this one",
+        )
+    return next(iter(kinds), "").replace("bytes", "string")

@@ -14,8 +14,8 @@ from feedline.records.features import (
     FixedLenSequenceFeature,
     SequenceFeatures,
     VarLenFeature,
-    from_survey,
 )
+from feedline.records.surveying import from_survey
 
 tf = pytest.importorskip("tensorflow")
 
