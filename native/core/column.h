@@ -90,14 +90,25 @@ class ColumnBuilder {
 // Anything else is left to `add_any`, which starts from the beginning.
 inline bool ColumnBuilder::add_fixed_numbers(wire::Cursor feature) noexcept {
   // Feature: tag, size | list: tag, size | values. Both sizes must reach exactly to the end.
-  wire::Cursor list;
+  constexpr uint32_t kValues = wire::tag(1, wire::kDelimited);
   wire::Cursor values;
-  if (feature.done() || *feature.at != list_tag_) return false;
-  ++feature.at;
-  if (!wire::read_delimited(feature, list) || !feature.done()) return false;
-  if (list.done() || *list.at != wire::tag(1, wire::kDelimited)) return false;
-  ++list.at;
-  if (!wire::read_delimited(list, values) || !list.done()) return false;
+  const size_t size = feature.left();
+  if (size >= 4 && size < 0x80) {
+    // Then each tag and size is one byte, and all four are compared at once.
+    uint32_t head = 0;
+    std::memcpy(&head, feature.at, sizeof head);
+    const auto short_size = static_cast<uint32_t>(size);
+    if (head != (list_tag_ | (short_size - 2) << 8 | kValues << 16 | (short_size - 4) << 24)) return false;
+    values = wire::Cursor(feature.at + 4, size - 4);
+  } else {
+    wire::Cursor list;
+    if (size < 4 || *feature.at != list_tag_) return false;
+    ++feature.at;
+    if (!wire::read_delimited(feature, list) || !feature.done()) return false;
+    if (list.done() || *list.at != kValues) return false;
+    ++list.at;
+    if (!wire::read_delimited(list, values) || !list.done()) return false;
+  }
 
   const size_t end = column_.data.size();
   if (floats_) {

@@ -69,8 +69,7 @@ const char* KeyedFields::scan(Cursor map) {
     Cursor entry;
     if (!wire::read_delimited(map, entry)) return kMalformed;
     if (position == expected_.size() && position < kMaxExpected) expected_.emplace_back();
-    Expected overflow;
-    Expected& expected = position < expected_.size() ? expected_[position] : overflow;
+    Expected& expected = position < expected_.size() ? expected_[position] : unexpected_;
     ++position;
 
     Cursor value;
@@ -78,9 +77,16 @@ const char* KeyedFields::scan(Cursor map) {
     const bool as_expected = expected.begins(entry);
     if (as_expected) rest.at += expected.prefix.size();
     if (!as_expected || !wire::read_delimited(rest, value) || !rest.done()) [[unlikely]] {
-      if (const char* wrong = scan_entry(entry, value, expected)) return wrong;
+      Cursor found;  // apart from `value`, which stays in registers as long as its address is not taken
+      if (const char* wrong = scan_entry(entry, found, expected)) return wrong;
+      value = found;
     }
-    if (expected.slot != kUnwanted) slots_[static_cast<size_t>(expected.slot)] = Slot{value, record_};
+    if (expected.slot != kUnwanted) {
+      Slot& slot = slots_[static_cast<size_t>(expected.slot)];
+      slot.value.at = value.at;
+      slot.value.end = value.end;
+      slot.record = record_;
+    }
   }
   return nullptr;
 }

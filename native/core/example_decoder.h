@@ -56,6 +56,7 @@ class KeyedFields {
   std::vector<size_t> slot_of_;
   std::vector<Slot> slots_;
   std::vector<Expected> expected_;
+  Expected unexpected_;  // for positions beyond those that are remembered
   uint64_t record_ = 1;
 };
 

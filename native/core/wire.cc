@@ -1,6 +1,6 @@
 #include "core/wire.h"
 
-namespace feedline::wire {
+namespace feedline::wire::detail {
 
 namespace {
 // Groups nest; protobuf's own parsers stop at this depth too.
@@ -35,4 +35,4 @@ bool skip_field(Cursor& in, uint32_t tag, int depth) noexcept {
   }
 }
 
-}  // namespace feedline::wire
+}  // namespace feedline::wire::detail

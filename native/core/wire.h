@@ -86,7 +86,18 @@ inline bool read_fixed(Cursor& in, T& value) noexcept {
   return true;
 }
 
+namespace detail {
+bool skip_field(Cursor& in, uint32_t tag, int depth) noexcept;
+}
+
 // Skips one field whose tag has been read.
-bool skip_field(Cursor& in, uint32_t tag, int depth = 0) noexcept;
+inline bool skip_field(Cursor& in, uint32_t tag) noexcept {
+  // A cursor whose address leaves the caller would live in memory there, also on the way where nothing is
+  // skipped.
+  Cursor copy = in;
+  const bool skipped = detail::skip_field(copy, tag, 0);
+  in = copy;
+  return skipped;
+}
 
 }  // namespace feedline::wire

@@ -303,12 +303,13 @@ def aligned(column: Column) -> Column:
 
     Frameworks take such arrays without a copy, and others by a slow one.
     """
-    if isinstance(column, Ragged):
+    if isinstance(column, np.ndarray):
+        if _native.is_aligned(column):
+            return column
+    elif isinstance(column, Ragged):
         whole = column._normal()
         return Ragged._trusted(aligned(whole._values), whole._offsets)
-    if not isinstance(column, np.ndarray):
-        return column
-    if _native.is_aligned(column):
+    else:
         return column
     copy = empty(column.shape, column.dtype)
     copy[...] = column

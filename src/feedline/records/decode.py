@@ -40,14 +40,15 @@ class Plan:
     def __init__(self, features: Features) -> None:
         self.features = normalize(features)
         self.schema = _native.Schema()
-        self._makers: list[_Maker] = []
+        self._makers: list[_Maker | None] = []
         tree: Any
         if isinstance(self.features, SequenceFeatures):
             tree = self._add_all(self.features.context), self._add_all(self.features.sequence, in_list=True)
         else:
             tree = self._add_all(self.features)
         # A structure orders its leaves in its own way; the native columns come in that of `features`.
-        self._order, self.structure = flatten(tree)
+        order, self.structure = flatten(tree)
+        self._columns = [(number, self._makers[number]) for number in order]
         self.decoder = _native.Decoder(self.schema)
 
     def _add_all(self, features: dict[str, Feature], *, in_list: bool = False) -> dict[str, int]:
@@ -75,7 +76,9 @@ class Plan:
         return len(self._makers) - 1
 
     def block(self, rows: int, arrays: list[Any]) -> Block:
-        columns = [self._makers[number](rows, arrays[number]) for number in self._order]
+        columns = [
+            arrays[number] if make is None else make(rows, arrays[number]) for number, make in self._columns
+        ]
         return Block._trusted(self.structure, columns, rows)
 
 
@@ -92,15 +95,18 @@ _LAYOUTS = {
 _Maker = Callable[[int, Any], Column]
 
 
-def _maker(feature: Feature) -> _Maker:
-    """What makes a column of the number of rows and the arrays that the native core gives for the feature."""
+def _maker(feature: Feature) -> _Maker | None:
+    """What makes a column of the number of rows and the arrays that the native core gives for the feature.
+
+    None when it gives one array, which is the column.
+    """
     shape = getattr(feature, "shape", ())
     strings = feature.dtype == STRING
     if isinstance(feature, TensorFeature) and None in shape:
         return lambda _, arrays: _tensors(arrays, shape, strings)
     if isinstance(feature, FixedLenFeature | RawFeature | TensorFeature):
         if not strings:
-            return lambda _, array: array
+            return None
         return lambda rows, arrays: Bytes(arrays[0], arrays[1], shape, rows)
     return lambda _, arrays: _ragged(arrays, shape, strings)
 
