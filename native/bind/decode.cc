@@ -135,7 +135,9 @@ class PyDecoder {
     std::vector<std::span<const uint8_t>> views;
     views.reserve(records.size());
     for (nb::handle record : records) {
-      const auto bytes = nb::cast<nb::bytes>(record);  // `records` keeps it alive
+      if (!nb::isinstance<nb::bytes>(record))
+        throw nb::type_error("records must be bytes, or a list of bytes");
+      const auto bytes = nb::borrow<nb::bytes>(record);  // `records` keeps it alive
       views.emplace_back(static_cast<const uint8_t*>(bytes.data()), bytes.size());
     }
     DecodedBlock block;
@@ -160,12 +162,18 @@ class PyDecoder {
   ExampleDecoder decoder_;
 };
 
+std::vector<std::string> to_strings(const std::vector<nb::bytes>& names) {
+  std::vector<std::string> strings;
+  for (const nb::bytes& name : names) strings.emplace_back(name.c_str(), name.size());
+  return strings;
+}
+
 class PyBlockReader {
  public:
-  PyBlockReader(std::vector<std::string> files, PySchema schema, size_t rows, size_t threads, bool verify,
-                bool skip, const std::string& compression)
+  PyBlockReader(const std::vector<nb::bytes>& files, PySchema schema, size_t rows, size_t threads,
+                bool verify, bool skip, const std::string& compression)
       : schema_(std::move(schema)),
-        reader_(std::move(files), schema_.schema(),
+        reader_(to_strings(files), schema_.schema(),
                 ReadOptions{compression_from(compression), rows, threads, verify, skip, &signalled}) {}
 
   nb::object next() {
@@ -202,9 +210,10 @@ void bind_decode(nb::module_& module) {
       .def("decode", &PyDecoder::decode, nb::arg("records"), "(rows, columns, [], fault or None)");
 
   nb::class_<PyBlockReader>(module, "BlockReader", "TFRecord files -> columns.")
-      .def(nb::init<std::vector<std::string>, PySchema, size_t, size_t, bool, bool, const std::string&>(),
-           nb::arg("files"), nb::arg("schema"), nb::arg("rows"), nb::arg("threads"), nb::arg("verify"),
-           nb::arg("skip"), nb::arg("compression"))
+      .def(
+          nb::init<const std::vector<nb::bytes>&, PySchema, size_t, size_t, bool, bool, const std::string&>(),
+          nb::arg("files"), nb::arg("schema"), nb::arg("rows"), nb::arg("threads"), nb::arg("verify"),
+          nb::arg("skip"), nb::arg("compression"))
       .def("next", &PyBlockReader::next, "(rows, columns, skipped, fault or None), or None at the end.");
 }
 

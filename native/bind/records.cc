@@ -44,19 +44,18 @@ nb::object column(const RecordBatch& batch, Field RecordView::* field) {
   return give<Field>(std::move(values));
 }
 
-nb::object sound_frames(const RecordBatch& batch) {
-  Buffer frames;
+nb::object frames(const RecordBatch& batch) {
+  Buffer framed(batch.bytes + batch.records.size() * (kHeaderSize + kFooterSize));
   {
     nb::gil_scoped_release release;
+    uint8_t* out = framed.data();
     for (const RecordView& record : batch.records) {
-      if (!payload_holds(record)) continue;
       const size_t whole = kHeaderSize + static_cast<size_t>(record.size) + kFooterSize;
-      const size_t end = frames.size();
-      frames.resize(end + whole);
-      std::memcpy(frames.data() + end, record.data - kHeaderSize, whole);
+      std::memcpy(out, record.data - kHeaderSize, whole);
+      out += whole;
     }
   }
-  return give<uint8_t>(std::move(frames));
+  return give<uint8_t>(std::move(framed));
 }
 
 }  // namespace
@@ -65,7 +64,11 @@ void bind_records(nb::module_& module) {
   nb::class_<Fault>(module, "Fault")
       .def_prop_ro("kind", &kind_name)
       .def_ro("what", &Fault::what)
-      .def_ro("path", &Fault::path)
+      .def_prop_ro("path",
+                   [](const Fault& fault) {
+                     return nb::steal<nb::str>(PyUnicode_DecodeFSDefaultAndSize(
+                         fault.path.data(), static_cast<Py_ssize_t>(fault.path.size())));
+                   })
       .def_prop_ro("record", [](const Fault& fault) { return known(fault.record); })
       .def_prop_ro("offset", [](const Fault& fault) { return known(fault.offset); })
       .def_ro("feature", &Fault::feature)
@@ -101,8 +104,7 @@ void bind_records(nb::module_& module) {
             return to_python(std::move(faults));
           },
           "One fault for each record whose payload does not fit its checksum.")
-      .def("sound_frames", &sound_frames,
-           "The framed bytes of the records whose checksums hold, back to back.");
+      .def("frames", &frames, "The framed bytes of the records, back to back.");
 
   nb::class_<RecordReader>(module, "RecordReader", "One TFRecord file, read forward in chunks.")
       .def(
@@ -127,8 +129,8 @@ void bind_records(nb::module_& module) {
               checked = reader.check(max_bytes);
             }
             raise_signalled();
-            return nb::make_tuple(checked.good, checked.bytes, to_python(std::move(checked.faults)),
-                                  to_python(std::move(checked.end)));
+            return nb::make_tuple(checked.good, checked.bytes, to_python(std::move(checked.skipped)),
+                                  to_python(std::move(checked.fault)));
           },
           nb::arg("max_bytes"),
           "Checks the records that follow: (good records, payload bytes, faults, the fault at the end or "
@@ -141,20 +143,23 @@ void bind_records(nb::module_& module) {
 
   module.def(
       "open_records",
-      [](const std::string& path, const std::string& compression, bool resync) {
+      [](nb::bytes path, const std::string& compression, bool resync, bool verify) {
+        const std::string name(path.c_str(), path.size());
         std::unique_ptr<RecordReader> reader;
         const Compression kind = compression_from(compression);
-        const auto on_damage = resync ? RecordReader::OnDamage::kResync : RecordReader::OnDamage::kStop;
+        const auto on_damage = !resync  ? RecordReader::OnDamage::kStop
+                               : verify ? RecordReader::OnDamage::kResync
+                                        : RecordReader::OnDamage::kResyncHeaders;
         Fault fault;
         {
           nb::gil_scoped_release release;
-          fault = RecordReader::open(path, kind, on_damage, reader, &signalled);
+          fault = RecordReader::open(name, kind, on_damage, reader, &signalled);
         }
         raise_signalled();
         return fault ? to_python(std::move(fault))
                      : nb::cast(reader.release(), nb::rv_policy::take_ownership);
       },
-      nb::arg("path"), nb::arg("compression"), nb::arg("resync"),
+      nb::arg("path"), nb::arg("compression"), nb::arg("resync"), nb::arg("verify"),
       "A RecordReader, or the Fault that kept it closed.");
 
   module.def(

@@ -62,10 +62,10 @@ void bind_survey(nb::module_& module) {
           [](Survey& survey, const RecordBatch& batch) {
             nb::gil_scoped_release release;
             for (const RecordView& record : batch.records) {
-              if (payload_holds(record)) (void)survey.add(record.payload());
+              (void)survey.add(record.payload());
             }
           },
-          nb::arg("batch"), "Adds the records whose checksums hold.")
+          nb::arg("batch"), "Adds every record of the batch.")
       .def("result", &result_of,
            "Counts of records; by key, the kinds seen and (least, most) values, bytes and steps, or None.");
 }

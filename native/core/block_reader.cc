@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <new>
+#include <system_error>
 
 namespace feedline {
 
@@ -19,10 +20,11 @@ Fault out_of_memory() { return Fault::io("there is no memory left for the next b
 
 void decode_batch(ExampleDecoder& decoder, const RecordBatch& batch, const ReadOptions& options,
                   DecodedBlock& out) {
+  const bool check = options.verify && !options.skip;  // a reader that skips has checked them already
   decoder.begin(batch.records.size());
   for (size_t i = 0; i < batch.records.size(); ++i) {
     const RecordView& record = batch.records[i];
-    const bool sound = !options.verify || payload_holds(record);
+    const bool sound = !check || payload_holds(record);
     if (sound && decoder.add(record.payload())) [[likely]]
       continue;
     Fault fault = sound ? std::move(decoder.fault()) : payload_fault(record);
@@ -44,10 +46,17 @@ BlockReader::BlockReader(std::vector<std::string> files, std::shared_ptr<const S
                          const ReadOptions& options)
     : files_(std::move(files)), schema_(std::move(schema)), options_(options), decoder_(schema_) {
   if (options_.threads < 2) return;
-  for (size_t i = 0; i < options_.threads; ++i) workers_.emplace_back([this] { work(); });
+  try {
+    for (size_t i = 0; i < options_.threads; ++i) workers_.emplace_back([this] { work(); });
+  } catch (const std::system_error& error) {
+    stop();
+    throw std::system_error(error.code(), "cannot start " + std::to_string(options_.threads) + " threads");
+  }
 }
 
-BlockReader::~BlockReader() {
+BlockReader::~BlockReader() { stop(); }
+
+void BlockReader::stop() {
   {
     std::lock_guard lock(state_);
     stopping_ = true;
@@ -64,7 +73,9 @@ bool BlockReader::gather(RecordBatch& batch, Fault& end) {
         source_done_ = true;
         break;
       }
-      const auto on_damage = options_.skip ? RecordReader::OnDamage::kResync : RecordReader::OnDamage::kStop;
+      const auto on_damage = !options_.skip    ? RecordReader::OnDamage::kStop
+                             : options_.verify ? RecordReader::OnDamage::kResync
+                                               : RecordReader::OnDamage::kResyncHeaders;
       auto interrupted = options_.threads < 2 ? options_.interrupted : [this] { return stopping_.load(); };
       end = RecordReader::open(files_[next_file_++], options_.compression, on_damage, reader_,
                                std::move(interrupted));

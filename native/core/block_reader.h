@@ -60,6 +60,7 @@ class BlockReader {
   bool gather(RecordBatch& batch, Fault& end);
   DecodedBlock decode(ExampleDecoder& decoder, RecordBatch& batch, Fault end) const;
   void work();
+  void stop();
 
   const std::vector<std::string> files_;
   const std::shared_ptr<const Schema> schema_;

@@ -34,7 +34,7 @@ class ColumnBuilder {
   // Each adds one row. When it cannot, it returns false, `fault()` says why, and `cut` must take back what
   // was added of the row. (A Fault returned by value would cost more than most rows.)
   bool add(wire::Cursor feature) {
-    if (add_fixed_numbers(feature)) [[likely]]
+    if (list_tag_ != 0 && add_fixed_numbers(feature)) [[likely]]
       return true;
     return add_any(feature);
   }

@@ -67,28 +67,29 @@ bool FeatureValues::parse_merged(Cursor feature) {
 bool FeatureValues::count(size_t& values) const noexcept {
   size_t total = 0;
   for (const Cursor& list : lists_) {
-    const bool sound = kind_ == ValueKind::kInt64 ? walk(
-                                                        list, kInt64Tag,
-                                                        [&](Cursor run) {
-                                                          total += count_varints(run);
-                                                          return true;
-                                                        },
-                                                        [&](Cursor& in) {
-                                                          uint64_t ignored = 0;
-                                                          ++total;
-                                                          return wire::read_varint(in, ignored);
-                                                        })
-                                                  : walk(
-                                                        list, kFloatTag,
-                                                        [&](Cursor run) {
-                                                          total += run.left() / sizeof(float);
-                                                          return run.left() % sizeof(float) == 0;
-                                                        },
-                                                        [&](Cursor& in) {
-                                                          float ignored = 0;
-                                                          ++total;
-                                                          return wire::read_fixed(in, ignored);
-                                                        });
+    const bool sound = kind_ == ValueKind::kInt64
+                           ? walk(
+                                 list, kInt64Tag,
+                                 [&](Cursor run) {
+                                   total += count_varints(run);
+                                   return run.done() || run.end[-1] < 0x80;  // the last one must end too
+                                 },
+                                 [&](Cursor& in) {
+                                   uint64_t ignored = 0;
+                                   ++total;
+                                   return wire::read_varint(in, ignored);
+                                 })
+                           : walk(
+                                 list, kFloatTag,
+                                 [&](Cursor run) {
+                                   total += run.left() / sizeof(float);
+                                   return run.left() % sizeof(float) == 0;
+                                 },
+                                 [&](Cursor& in) {
+                                   float ignored = 0;
+                                   ++total;
+                                   return wire::read_fixed(in, ignored);
+                                 });
     if (!sound) return false;
   }
   values = total;

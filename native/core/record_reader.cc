@@ -4,6 +4,8 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <functional>
+#include <iterator>
 
 #include "core/framing.h"
 
@@ -67,6 +69,7 @@ Fault RecordReader::open(const std::string& path, Compression compression, OnDam
   Fault fault = ByteSource::open(path, compression, source, std::move(interrupted));
   if (fault) {
     fault.path = path;
+    if (fault.kind == FaultKind::kCorrupt) fault.record = fault.offset = 0;
     return fault;
   }
   out.reset(new RecordReader(std::move(source), path, on_damage));
@@ -78,15 +81,16 @@ Fault RecordReader::next(size_t max_records, size_t max_bytes, RecordBatch& batc
   if (batch.runs.empty() || batch.runs.back().path != path_)
     batch.runs.push_back({batch.records.size(), path_});
   std::string why;
+  size_t claimed = 0;
   while (batch.records.size() < max_records && batch.bytes < max_bytes) {
     if (held() < kHeaderSize) {
       hold(kHeaderSize);
       if (held() == 0) return finish(std::move(broken_), batch);
     }
-    if (take_record(batch, why)) continue;
+    if (take_record(batch, why, claimed)) continue;
     if (on_damage_ == OnDamage::kStop)
       return finish(broken_ ? std::move(broken_) : Fault::corrupt(std::move(why)), batch);
-    resync(batch, std::move(why));
+    resync(batch, std::move(why), claimed);
   }
   return {};
 }
@@ -94,32 +98,19 @@ Fault RecordReader::next(size_t max_records, size_t max_bytes, RecordBatch& batc
 RecordReader::Checked RecordReader::check(size_t max_bytes) {
   Checked checked;
   RecordBatch batch;
-  while (!done_ && !checked.end && checked.bytes < max_bytes) {
-    // A chunk at a time: it is in the cache still, and its memory serves for the next.
+  while (!done_ && checked.bytes < max_bytes) {
+    // A chunk at a time: its memory, still in the cache, serves for the next.
     batch.clear();
-    checked.end = next(SIZE_MAX, kChunk, batch);
-    auto skipped = batch.skipped.begin();
-    const auto note_skipped_before = [&](int64_t number) {
-      for (; skipped != batch.skipped.end() && skipped->record < number; ++skipped) {
-        checked.faults.push_back(std::move(*skipped));
-      }
-    };
-    for (const RecordView& record : batch.records) {
-      note_skipped_before(record.number);
-      if (payload_holds(record)) {
-        ++checked.good;
-      } else {
-        checked.faults.push_back(payload_fault(record));
-        checked.faults.back().path = *path_;
-      }
-    }
-    note_skipped_before(INT64_MAX);
+    checked.fault = next(SIZE_MAX, kChunk, batch);
+    checked.good += batch.records.size();
     checked.bytes += batch.bytes;
+    std::move(batch.skipped.begin(), batch.skipped.end(), std::back_inserter(checked.skipped));
   }
   return checked;
 }
 
-bool RecordReader::take_record(RecordBatch& batch, std::string& why) {
+bool RecordReader::take_record(RecordBatch& batch, std::string& why, size_t& claimed) {
+  claimed = 0;
   if (held() < kHeaderSize) {
     why = format("the header is cut off: %zu of 12 bytes", held());
     return false;
@@ -148,11 +139,16 @@ bool RecordReader::take_record(RecordBatch& batch, std::string& why) {
       return false;
     }
   }
+  const RecordView record{here() + kHeaderSize, length, offset_, number_};
+  if (on_damage_ == OnDamage::kResync && !payload_holds(record)) {
+    why = payload_fault(record).what;
+    claimed = whole;
+    return false;
+  }
   if (batch.chunks.empty() || batch.chunks.back() != chunk_) batch.chunks.push_back(chunk_);
-  last_ = RecordView{here() + kHeaderSize, length, offset_, number_++};
-  if (last_chunk_ != chunk_) last_chunk_ = chunk_;
-  batch.records.push_back(last_);
+  batch.records.push_back(record);
   batch.bytes += static_cast<size_t>(length);
+  ++number_;
   at_ += whole;
   offset_ += whole;
   return true;
@@ -178,15 +174,16 @@ void RecordReader::hold(size_t size) {
   }
 }
 
-void RecordReader::resync(RecordBatch& batch, std::string why) {
+void RecordReader::resync(RecordBatch& batch, std::string why, size_t claimed) {
   Fault note = located(Fault::corrupt(std::move(why)));
   number_++;
-  if (last_chunk_ && !payload_holds(last_)) {
-    // The record before had a bad payload, and nothing sound follows it: its length may have led us past good
-    // records, for instance when a writer died inside it and another went on after the torn part.
-    step_back_over(last_);
+  if (const size_t past = claimed == 0 ? 0 : past_bad_payload(claimed); past != 0) {
+    at_ += past;
+    offset_ += past;
+    if (past != claimed) note.what += format("; the next sound header is at byte %" PRIu64, offset_);
+    batch.skipped.push_back(std::move(note));
+    return;
   }
-  last_chunk_.reset();
 
   const uint64_t size = size_.value_or(UINT64_MAX);
   bool found = false;
@@ -220,15 +217,25 @@ void RecordReader::resync(RecordBatch& batch, std::string why) {
   batch.skipped.push_back(std::move(note));
 }
 
-void RecordReader::step_back_over(const RecordView& record) {
-  const size_t span = kHeaderSize + static_cast<size_t>(record.size) + kFooterSize;
-  auto joined = std::make_shared<Buffer>(std::max(span + held(), kChunk));
-  std::memcpy(joined->data(), record.data - kHeaderSize, span);
-  if (held() != 0) std::memcpy(joined->data() + span, here(), held());
-  end_ = span + held();
-  at_ = 0;
-  offset_ -= span;
-  chunk_ = std::move(joined);
+size_t RecordReader::past_bad_payload(size_t claimed) {
+  hold(claimed + kHeaderSize);
+  const uint8_t* const data = here();
+  const bool at_end = held() == claimed;
+  if (!at_end && (held() < claimed + kHeaderSize || !header_holds(data + claimed))) return 0;
+  // The size leads to a header or to the end. Even so it may be a lie, when a writer died inside the record
+  // and another went on: then records that begin inside lead to the same place. (Records that the payload
+  // itself holds lead to its end, short of the footer.) From the back, each start is looked at once.
+  constexpr size_t kLeast = kHeaderSize + kFooterSize;
+  std::vector<size_t> good;  // starts from which records lead there, falling
+  for (size_t start = claimed - kLeast; start > 0; --start) {
+    if (!header_holds(data + start)) continue;
+    const uint64_t length = header_length(data + start);
+    if (length > claimed - start - kLeast) continue;
+    const size_t next = start + kLeast + static_cast<size_t>(length);
+    if (next == claimed || std::binary_search(good.begin(), good.end(), next, std::greater<>()))
+      good.push_back(start);
+  }
+  return good.empty() ? claimed : good.back();
 }
 
 Fault RecordReader::located(Fault fault) const {

@@ -1,8 +1,9 @@
 // One TFRecord file, read forward in chunks: records are found where they lie and never copied, except the
 // one that straddles the end of a chunk.
 //
-// The reader checks headers; payload checksums are left to `check_payload`, so that several threads can share
-// that work. Memory: the chunk being read plus those that a RecordBatch still refers to.
+// The reader checks headers. Payload checksums are left to the caller, so that several threads can share that
+// work; only a reader that resynchronises checks them itself, because they tell whether a length can be
+// believed. Memory: the chunk being read plus those that a RecordBatch still refers to.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +53,8 @@ class RecordReader {
  public:
   enum class OnDamage {
     kStop,    // a damaged header ends the file with a fault
-    kResync,  // it is noted in `skipped`, and reading goes on at the next header whose checksum holds
+    kResync,  // damage is noted in `skipped`, and reading goes on at the next header whose checksum holds
+    kResyncHeaders,  // the same, but payloads are not checked
   };
 
   static Fault open(const std::string& path, Compression compression, OnDamage on_damage,
@@ -62,12 +64,13 @@ class RecordReader {
   // (then `done()`). After a fault the reader is done; what was appended before is good.
   Fault next(size_t max_records, size_t max_bytes, RecordBatch& batch);
 
-  // Checks the payloads of the records that follow, up to `max_bytes` of them, without keeping any.
+  // Checks the records that follow, up to `max_bytes` of payload, without keeping any: for a reader that
+  // resynchronises.
   struct Checked {
-    uint64_t good = 0;          // records
-    uint64_t bytes = 0;         // of payload, damaged or not
-    std::vector<Fault> faults;  // in order, damaged headers among them when they are resynchronised
-    Fault end;                  // what ended the file
+    uint64_t good = 0;           // records
+    uint64_t bytes = 0;          // of their payload
+    std::vector<Fault> skipped;  // what is damaged, in order
+    Fault fault;                 // what ended the file
   };
   Checked check(size_t max_bytes);
 
@@ -82,11 +85,14 @@ class RecordReader {
 
   // Makes `size` bytes from `here()` on contiguous, fewer only where the data ends or `broken_` begins.
   void hold(size_t size);
-  // Reads the record at `here()` into `batch`; false when it is damaged: `why` says how.
-  bool take_record(RecordBatch& batch, std::string& why);
+  // Reads the record at `here()` into `batch`; false when it is damaged: `why` says how. `claimed` is then
+  // its size with header and footer, if only its payload is damaged, else 0.
+  bool take_record(RecordBatch& batch, std::string& why, size_t& claimed);
   // From a damaged record at `here()` to the next header that holds, or to the end.
-  void resync(RecordBatch& batch, std::string why);
-  void step_back_over(const RecordView& record);
+  void resync(RecordBatch& batch, std::string why, size_t claimed);
+  // How far to go from a record whose payload is damaged, so that no good record is lost; 0 when its size
+  // leads nowhere, so that it cannot be believed.
+  size_t past_bad_payload(size_t claimed);
   Fault located(Fault fault) const;
   // The source failed, or a record is damaged in a file that ends there: after the last good record.
   Fault finish(Fault fault, RecordBatch& batch);
@@ -104,10 +110,6 @@ class RecordReader {
   bool exhausted_ = false;
   bool done_ = false;
   Fault broken_;  // what the source said when it failed; the bytes before it are still to be read
-
-  // The record before `here()`: when its payload is bad and no header follows it, its length was a lie.
-  RecordView last_{};
-  std::shared_ptr<Buffer> last_chunk_;
 };
 
 }  // namespace feedline

@@ -56,6 +56,8 @@ def feature_specs(draw):
             specs[key] = tf.io.VarLenFeature(dtype)
         elif sort == "steps":
             padding = draw(st.none() | values(name, 1).map(lambda one: one[0]))
+            if padding == 0:
+                padding = 0  # TensorFlow keeps the scalars it has seen, and takes -0.0 for 0.0
             step = [] if shape == [0] else shape
             specs[key] = tf.io.FixedLenSequenceFeature(step, dtype, allow_missing=True, default_value=padding)
         else:

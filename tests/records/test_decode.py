@@ -56,6 +56,8 @@ MALFORMED = {
     "a value that has no end": example(a=field(3, field(1, b"\x01\xff"))),
     "only a value that has no end": example(a=field(3, field(1, b"\x80"))),
     "a field with the number 0": b"\x02\x00",
+    "a list of strings with the number 0": example(a=ints(1, 2), b=b"\x00\x02\x0a\x00"),
+    "a list of floats with the number 0": example(a=ints(1, 2), c=b"\x00\x02\x0a\x00"),
     "a group that has no end": b"\x1b",
     "the end of a group that did not begin": b"\x1c",
     "a wire type that does not exist": b"\x0e\x00",

@@ -28,7 +28,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verification:
-    """What `verify` saw: the number of good records, the payload bytes of all, and every damaged place."""
+    """What `verify` saw: the number of good records, the bytes of their payload, and every damaged place."""
 
     path: str
     records: int
@@ -90,10 +90,9 @@ def repair(
     findings: list[Finding] = []
     with _complete_or_nothing(out) as write:
         for reader, batch in batches(path, compression_name(compression), resync=True):
-            bad = batch.check()
-            write(batch.sound_frames())
-            kept += len(batch) - len(bad)
-            findings += map(_finding, sorted(bad + batch.take_skipped(), key=lambda fault: fault.record or 0))
+            write(batch.frames())
+            kept += len(batch)
+            findings += map(_finding, batch.take_skipped())
             if progress is not None:
                 progress(reader.consumed)
     return Repair(path, out, kept, findings)

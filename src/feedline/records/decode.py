@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -121,7 +122,7 @@ def _ragged(arrays: Any, inner: tuple[int, ...], strings: bool) -> Column:
 
 def _tensors(arrays: Any, shape: tuple[int | None, ...], strings: bool) -> Column:
     data, string_offsets, _, rows, dims = arrays
-    shapes = dims.reshape(-1, len(shape))
+    shapes = np.empty((0, len(shape)), np.int64) if dims is None else dims.reshape(-1, len(shape))
     inner = tuple(size for size in shape[1:] if size is not None)
     if len(inner) == len(shape) - 1 and 0 not in inner:
         # Only the first dimension changes.
@@ -160,7 +161,7 @@ def read_blocks(
     return _read_blocks(
         plan,
         _native.BlockReader(
-            files=resolve(files),
+            files=[os.fsencode(path) for path in resolve(files)],
             schema=plan.schema,
             rows=rows,
             threads=threads,
@@ -217,11 +218,13 @@ def _padded(batch: Any, features: dict[str, Feature] | SequenceFeatures) -> Any:
 
 
 def _plan_of(features: Features) -> Plan:
-    if isinstance(features, SequenceFeatures):
-        return _cached_plan(features)
-    return _cached_plan(tuple(normalize(features).items()))  # type: ignore[union-attr]
+    known = normalize(features)
+    if isinstance(known, SequenceFeatures):
+        return _cached_plan(tuple(known.context.items()), tuple(known.sequence.items()))
+    return _cached_plan(tuple(known.items()), None)
 
 
 @lru_cache(maxsize=64)
-def _cached_plan(features: Any) -> Plan:
-    return Plan(features if isinstance(features, SequenceFeatures) else dict(features))
+def _cached_plan(features: tuple[Any, ...], sequence: tuple[Any, ...] | None) -> Plan:
+    # Keyed by tuples, because equal dicts may differ in the order of their keys.
+    return Plan(dict(features) if sequence is None else SequenceFeatures(dict(features), dict(sequence)))

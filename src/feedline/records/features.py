@@ -39,8 +39,13 @@ class Feature:
 
     # Not dataclass's own __eq__: since Python 3.13 it compares field by field, so that NaN differs from NaN.
     # A tuple asks `is` first, and a default NaN is always math.nan.
+    # The repr tells a default of -0.0 from one of 0.0.
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, type(self)) and self._values() == other._values()
+        return (
+            isinstance(other, type(self))
+            and self._values() == other._values()
+            and repr(getattr(self, "default_value", None)) == repr(getattr(other, "default_value", None))
+        )
 
     def __hash__(self) -> int:
         return hash((type(self), self._values()))

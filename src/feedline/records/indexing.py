@@ -99,7 +99,7 @@ def _identity(path: str) -> list[int]:
         stat = os.fstat(file.fileno())
         ends = os.pread(file.fileno(), _PROBE, 0)
         ends += os.pread(file.fileno(), _PROBE, max(0, stat.st_size - _PROBE))
-    return [stat.st_size, stat.st_mtime_ns, _native.crc32c(np.frombuffer(ends, np.uint8))]
+    return [stat.st_size, stat.st_mtime_ns % 2**64, _native.crc32c(np.frombuffer(ends, np.uint8))]
 
 
 def _save(path: str, identity: list[int], offsets: Offsets) -> None:
@@ -112,7 +112,8 @@ def _save(path: str, identity: list[int], offsets: Offsets) -> None:
     words = np.concatenate([np.array([*identity, len(offsets) - 1], np.uint64), offsets])
     body = _MAGIC + words.tobytes()
     checksum = np.uint64(_native.crc32c(np.frombuffer(body, np.uint8)))
-    partial = f"{path}{INDEX_SUFFIX}.{os.getpid()}"
+    folder, name = os.path.split(path)
+    partial = os.path.join(folder, f".{name}{INDEX_SUFFIX}.{os.getpid()}")
     try:
         with open(partial, "wb") as file:
             file.write(body + checksum.tobytes())

@@ -40,7 +40,8 @@ def _resolve_one(path: str) -> list[str]:
             raise UsageError(f"{path}: the directory holds no files.")
         return found
     if not os.path.exists(path) and glob.has_magic(path):
-        found = sorted(match for match in glob.glob(path, recursive=True) if not match.endswith(INDEX_SUFFIX))
+        matches = glob.glob(path, recursive=True)
+        found = sorted(m for m in matches if not m.endswith(INDEX_SUFFIX) and not os.path.isdir(m))
         if not found:
             raise UsageError(f"{path}: no file matches this pattern.")
         return found

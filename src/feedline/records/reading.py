@@ -5,6 +5,7 @@ Memory is bounded by the batch that is held and the chunk being read, whatever t
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Literal
@@ -44,39 +45,34 @@ def read(
 def _read(paths: list[str], compression: str, verify: bool, skip: bool) -> Iterator[bytes]:
     skipped = SkipCount()
     for path in paths:
-        for _, batch in batches(path, compression, resync=skip):
+        for _, batch in batches(path, compression, resync=skip, verify=verify):
             records = batch.to_list()
-            bad = {fault.record: fault for fault in batch.check()} if verify else {}
             skipped.add(batch.take_skipped())
-            if not bad:
-                yield from records
-                continue
-            for number, record in zip(batch.numbers.tolist(), records, strict=True):
-                if number not in bad:
-                    yield record
-                elif skip:
-                    skipped.add([bad[number]])
-                else:
-                    raise to_error(bad[number])
+            bad = batch.check() if verify and not skip else []
+            if bad:
+                yield from records[: batch.numbers.tolist().index(bad[0].record)]
+                raise to_error(bad[0])
+            yield from records
     skipped.warn()
 
 
 def batches(
-    path: str, compression: str, *, resync: bool
+    path: str, compression: str, *, resync: bool, verify: bool = True
 ) -> Iterator[tuple[_native.RecordReader, _native.RecordBatch]]:
-    """Batches of one file, each with the reader that gave it; their payloads are not checked yet.
+    """Batches of one file, each with the reader that gave it.
 
-    A damaged header raises after the records before it; with `resync` it is noted in the batch instead.
+    A damaged header raises after the records before it, and payloads are not checked. With `resync` both are,
+    and what is damaged is left out and noted in the batch; `verify=False` spares the payloads there too.
     """
-    reader = open_reader(path, compression, resync=resync)
+    reader = open_reader(path, compression, resync=resync, verify=verify)
     while not reader.done:
         batch, fault = reader.next(_BATCH_RECORDS, _BATCH_BYTES)
         yield reader, batch
         raise_fault(fault)
 
 
-def open_reader(path: str, compression: str, *, resync: bool) -> _native.RecordReader:
-    reader = _native.open_records(path, compression, resync)
+def open_reader(path: str, compression: str, *, resync: bool, verify: bool = True) -> _native.RecordReader:
+    reader = _native.open_records(os.fsencode(path), compression, resync, verify)
     if isinstance(reader, _native.Fault):
         raise to_error(reader)
     return reader
