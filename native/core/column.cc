@@ -85,7 +85,7 @@ bool ColumnBuilder::add_any(Cursor feature) {
   if (added == kAny) return add_missing();
   if (same_length_) return true;
   const size_t per_step = feature_.layout == Layout::kSteps ? feature_.count : 1;
-  if (added % per_step != 0) {
+  if (per_step == 0 || added % per_step != 0) {
     return wrong("holds " + std::to_string(added) + " values, but each step needs " +
                  std::to_string(per_step));
   }
@@ -120,7 +120,7 @@ bool ColumnBuilder::add_list(Cursor feature_list) {
 
 bool ColumnBuilder::add_missing() {
   if (!same_length_) {
-    if (feature_.required) return wrong("is missing");
+    if (feature_.required || feature_.layout == Layout::kTensor) return wrong("is missing");
     push(column_.rows, last(column_.rows));
     return true;
   }

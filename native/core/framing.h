@@ -14,6 +14,7 @@ static_assert(std::endian::native == std::endian::little, "TFRecords are little-
 
 inline constexpr size_t kHeaderSize = 12;
 inline constexpr size_t kFooterSize = 4;
+inline constexpr size_t kFraming = kHeaderSize + kFooterSize;
 
 template <class T>
 T load(const uint8_t* at) noexcept {

@@ -20,6 +20,12 @@ constexpr size_t kChunk = size_t{256} << 10;
 // Nothing writes records beyond protobuf's own limit.
 constexpr uint64_t kMaxUnknown = uint64_t{1} << 31;
 
+// What may be spent on payloads that prove damaged: beyond it, only short ones are tried. A file that was not
+// made to provoke this wastes each of its bytes once or twice.
+constexpr uint64_t kMaxWaste = uint64_t{16} << 20;
+constexpr uint64_t kWastePerByte = 64;
+constexpr size_t kCheap = 4096;
+
 template <class... Args>
 std::string format(const char* pattern, Args... args) {
   char text[256];
@@ -80,17 +86,21 @@ Fault RecordReader::next(size_t max_records, size_t max_bytes, RecordBatch& batc
   if (done_) return {};
   if (batch.runs.empty() || batch.runs.back().path != path_)
     batch.runs.push_back({batch.records.size(), path_});
-  std::string why;
-  size_t claimed = 0;
   while (batch.records.size() < max_records && batch.bytes < max_bytes) {
     if (held() < kHeaderSize) {
       hold(kHeaderSize);
       if (held() == 0) return finish(std::move(broken_), batch);
     }
-    if (take_record(batch, why, claimed)) continue;
-    if (on_damage_ == OnDamage::kStop)
-      return finish(broken_ ? std::move(broken_) : Fault::corrupt(std::move(why)), batch);
-    resync(batch, std::move(why), claimed);
+    Damage damage;
+    if (take_record(batch, damage)) continue;
+    if (damage.cut_short && broken_) {
+      if (on_damage_ == OnDamage::kStop || broken_.kind != FaultKind::kCorrupt) {
+        return finish(std::move(broken_), batch);
+      }
+      damage.why = std::exchange(broken_, {}).what;
+    }
+    if (on_damage_ == OnDamage::kStop) return finish(Fault::corrupt(std::move(damage.why)), batch);
+    resync(batch, std::move(damage));
   }
   return {};
 }
@@ -109,40 +119,52 @@ RecordReader::Checked RecordReader::check(size_t max_bytes) {
   return checked;
 }
 
-bool RecordReader::take_record(RecordBatch& batch, std::string& why, size_t& claimed) {
-  claimed = 0;
+std::optional<uint64_t> RecordReader::left() const noexcept {
+  if (exhausted_) return held();
+  if (size_) return *size_ - std::min(*size_, offset_);
+  return std::nullopt;
+}
+
+bool RecordReader::take_record(RecordBatch& batch, Damage& damage) {
   if (held() < kHeaderSize) {
-    why = format("the header is cut off: %zu of 12 bytes", held());
+    damage.why = format("the header is cut off: %zu of 12 bytes", held());
+    damage.cut_short = true;
     return false;
   }
   const uint64_t length = header_length(here());
   if (!header_holds(here())) {
-    why = format("header checksum 0x%08" PRIx32 ", file says 0x%08" PRIx32, masked_crc32c_u64(length),
-                 load<uint32_t>(here() + 8));
+    damage.why = format("header checksum 0x%08" PRIx32 ", file says 0x%08" PRIx32, masked_crc32c_u64(length),
+                        load<uint32_t>(here() + 8));
     return false;
   }
   // `length` is the file's word: compare it with what is left, so that nothing is allocated for a lie.
-  const uint64_t payload_at = offset_ + kHeaderSize;
-  const uint64_t size = size_.value_or(payload_at + kMaxUnknown + kFooterSize);
-  const uint64_t left = size > payload_at ? size - payload_at : 0;
-  if (left < kFooterSize || length > left - kFooterSize) {
-    why = format("it claims %" PRIu64 " bytes of payload and a footer, but %" PRIu64 " bytes are left",
-                 length, left);
+  const auto too_long = [&](uint64_t after_header) {
+    damage.why = format("it claims %" PRIu64 " bytes of payload and a footer, but %" PRIu64 " bytes are left",
+                        length, after_header);
+    damage.cut_short = true;
+    return false;
+  };
+  const std::optional<uint64_t> known = left();
+  if (known && (*known < kFraming || length > *known - kFraming)) return too_long(*known - kHeaderSize);
+  if (!known && length > kMaxUnknown) {
+    damage.why = format("it claims %" PRIu64 " bytes of payload, more than any record has", length);
     return false;
   }
-  const size_t whole = kHeaderSize + static_cast<size_t>(length) + kFooterSize;
+  const size_t whole = kFraming + static_cast<size_t>(length);
+  // Headers that lie one inside the other could each have most of the file checked in vain.
+  if (whole > kCheap && wasted_ > kMaxWaste + kWastePerByte * offset_) {
+    damage.why = "one of too many lengths that led nowhere";
+    return false;
+  }
   if (held() < whole) {
     hold(whole);
-    if (held() < whole) {
-      why = format("it claims %" PRIu64 " bytes of payload and a footer, but %zu bytes are left", length,
-                   held() - kHeaderSize);
-      return false;
-    }
+    if (held() < whole) return too_long(held() - kHeaderSize);
   }
   const RecordView record{here() + kHeaderSize, length, offset_, number_};
   if (on_damage_ == OnDamage::kResync && !payload_holds(record)) {
-    why = payload_fault(record).what;
-    claimed = whole;
+    damage.why = payload_fault(record).what;
+    damage.claimed = whole;
+    wasted_ += whole;
     return false;
   }
   if (batch.chunks.empty() || batch.chunks.back() != chunk_) batch.chunks.push_back(chunk_);
@@ -166,55 +188,63 @@ void RecordReader::hold(size_t size) {
       at_ = 0;
       chunk_ = std::move(fresh);
     }
-    size_t got = 0;
     std::span<uint8_t> room = chunk_->bytes().subspan(end_);
+    // What was appended since the file was opened is not ours to judge: it may be half a record.
+    if (size_) room = room.first(static_cast<size_t>(std::min<uint64_t>(room.size(), *left() - held())));
+    size_t got = 0;
     broken_ = source_->read(room, got);
     end_ += got;
-    exhausted_ = got < room.size() || broken_;
+    exhausted_ = got < room.size() || broken_ || (size_ && offset_ + held() >= *size_);
   }
 }
 
-void RecordReader::resync(RecordBatch& batch, std::string why, size_t claimed) {
-  Fault note = located(Fault::corrupt(std::move(why)));
-  number_++;
-  if (const size_t past = claimed == 0 ? 0 : past_bad_payload(claimed); past != 0) {
+void RecordReader::resync(RecordBatch& batch, Damage damage) {
+  const size_t past = damage.claimed == 0 ? 0 : past_bad_payload(damage.claimed);
+  // A find that proves damaged too is part of the same stretch, and of the same note.
+  const bool continues = past == 0 && offset_ == search_end_ && !batch.skipped.empty();
+  if (!continues) {
+    search_why_ = std::move(damage.why);
+    batch.skipped.push_back(located(Fault::corrupt(search_why_)));
+    ++number_;
+  }
+  std::string& what = batch.skipped.back().what;
+  if (past != 0) {
     at_ += past;
     offset_ += past;
-    if (past != claimed) note.what += format("; the next sound header is at byte %" PRIu64, offset_);
-    batch.skipped.push_back(std::move(note));
-    return;
+    if (past != damage.claimed) what += format("; the next sound header is at byte %" PRIu64, offset_);
+  } else if (find_header()) {
+    search_end_ = offset_;
+    what = search_why_ + format("; the next sound header is at byte %" PRIu64, offset_);
+  } else {
+    what = search_why_ + "; no sound header follows";
   }
+}
 
-  const uint64_t size = size_.value_or(UINT64_MAX);
-  bool found = false;
-  while (!found) {
+bool RecordReader::find_header() {
+  while (true) {
     if (held() <= kHeaderSize) {
       hold(kChunk);
       if (held() <= kHeaderSize) break;
     }
     const uint8_t* const data = here();
     const size_t last_start = held() - kHeaderSize;
-    size_t start = 1;
-    for (; start <= last_start && !found; ++start) {
-      if (!header_holds(data + start)) continue;
-      const uint64_t after = offset_ + start + kHeaderSize + kFooterSize;
-      const uint64_t length = header_length(data + start);
-      found = after <= size && length <= (size_ ? size - after : kMaxUnknown);
+    const uint64_t known = left().value_or(held() + kFraming + kMaxUnknown);
+    for (size_t start = 1; start <= last_start; ++start) {
+      if (!header_holds(data + start) || known - start < kFraming ||
+          header_length(data + start) > known - start - kFraming) {
+        continue;
+      }
+      at_ += start;
+      offset_ += start;
+      return true;
     }
-    // Without a find, stay one before the first start that was not tried: the search begins one past
-    // `here()`.
-    const size_t passed = found ? start - 1 : last_start;
-    at_ += passed;
-    offset_ += passed;
+    // Stay one before the first start that was not tried: the search begins one past `here()`.
+    at_ += last_start;
+    offset_ += last_start;
   }
-  if (found) {
-    note.what += format("; the next sound header is at byte %" PRIu64, offset_);
-  } else {
-    offset_ += held();
-    at_ = end_;
-    note.what += "; no sound header follows";
-  }
-  batch.skipped.push_back(std::move(note));
+  offset_ += held();
+  at_ = end_;
+  return false;
 }
 
 size_t RecordReader::past_bad_payload(size_t claimed) {
@@ -225,13 +255,12 @@ size_t RecordReader::past_bad_payload(size_t claimed) {
   // The size leads to a header or to the end. Even so it may be a lie, when a writer died inside the record
   // and another went on: then records that begin inside lead to the same place. (Records that the payload
   // itself holds lead to its end, short of the footer.) From the back, each start is looked at once.
-  constexpr size_t kLeast = kHeaderSize + kFooterSize;
   std::vector<size_t> good;  // starts from which records lead there, falling
-  for (size_t start = claimed - kLeast; start > 0; --start) {
+  for (size_t start = claimed - kFraming; start > 0; --start) {
     if (!header_holds(data + start)) continue;
     const uint64_t length = header_length(data + start);
-    if (length > claimed - start - kLeast) continue;
-    const size_t next = start + kLeast + static_cast<size_t>(length);
+    if (length > claimed - start - kFraming) continue;
+    const size_t next = start + kFraming + static_cast<size_t>(length);
     if (next == claimed || std::binary_search(good.begin(), good.end(), next, std::greater<>()))
       good.push_back(start);
   }

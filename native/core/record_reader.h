@@ -83,16 +83,25 @@ class RecordReader {
   size_t held() const noexcept { return end_ - at_; }
   const uint8_t* here() const noexcept { return chunk_->data() + at_; }
 
+  struct Damage {
+    std::string why;
+    size_t claimed = 0;      // the size with header and footer, if only the payload is damaged
+    bool cut_short = false;  // the data ends inside the record
+  };
+
   // Makes `size` bytes from `here()` on contiguous, fewer only where the data ends or `broken_` begins.
   void hold(size_t size);
-  // Reads the record at `here()` into `batch`; false when it is damaged: `why` says how. `claimed` is then
-  // its size with header and footer, if only its payload is damaged, else 0.
-  bool take_record(RecordBatch& batch, std::string& why, size_t& claimed);
+  // Bytes from `here()` to the end of the data, where that is known.
+  std::optional<uint64_t> left() const noexcept;
+  // Reads the record at `here()` into `batch`; false when it is damaged.
+  bool take_record(RecordBatch& batch, Damage& damage);
   // From a damaged record at `here()` to the next header that holds, or to the end.
-  void resync(RecordBatch& batch, std::string why, size_t claimed);
+  void resync(RecordBatch& batch, Damage damage);
   // How far to go from a record whose payload is damaged, so that no good record is lost; 0 when its size
   // leads nowhere, so that it cannot be believed.
   size_t past_bad_payload(size_t claimed);
+  // Goes on to the next header that holds; false when there is none, and all is read.
+  bool find_header();
   Fault located(Fault fault) const;
   // The source failed, or a record is damaged in a file that ends there: after the last good record.
   Fault finish(Fault fault, RecordBatch& batch);
@@ -110,6 +119,10 @@ class RecordReader {
   bool exhausted_ = false;
   bool done_ = false;
   Fault broken_;  // what the source said when it failed; the bytes before it are still to be read
+
+  std::string search_why_;            // why the last search for a header began
+  uint64_t search_end_ = UINT64_MAX;  // and where it led
+  uint64_t wasted_ = 0;               // bytes of payloads that were checked in vain
 };
 
 }  // namespace feedline

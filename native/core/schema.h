@@ -31,7 +31,7 @@ struct Feature {
   std::vector<uint8_t> default_numbers;
   std::vector<std::string> default_strings;
 
-  size_t item_size = 0;       // kRaw and kTensor
+  size_t item_size = 0;       // of a number; 0 for strings
   int32_t tensor_dtype = 0;   // kTensor: TensorFlow's DataType
   std::vector<int64_t> dims;  // kTensor: -1 where any size is good
 };

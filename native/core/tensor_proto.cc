@@ -281,6 +281,15 @@ Fault parse_tensor(std::span<const uint8_t> proto, TensorView& out, uint64_t exp
     return Fault::corrupt("the TensorProto is damaged: its shape claims " + std::to_string(out.elements) +
                           " elements, and the proto has " + std::to_string(proto.size()) + " bytes");
   }
+  if (!out.strings.empty() && out.elements > out.strings.size()) {
+    // The last string stands for all that are left out, and may be long.
+    const uint64_t repeats = out.elements - out.strings.size();
+    if (repeats * out.strings.back().size() > kElementsPerByte * proto.size()) {
+      return Fault::corrupt("the TensorProto is damaged: its last string of " +
+                            std::to_string(out.strings.back().size()) + " bytes stands for " +
+                            std::to_string(repeats) + " more");
+    }
+  }
   if (type->wire != wire::kDelimited && !each_value(proto, *type, [](uint64_t) noexcept { return true; })) {
     return damaged("its values end inside one");
   }

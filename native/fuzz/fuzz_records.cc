@@ -193,21 +193,24 @@ void check_stopped(const Found& found, const Bytes& file, bool cut) {
   }
 }
 
-// Records that hold lie in order and apart. One whose payload is bad may reach over good ones: its length was
-// a lie. What is in front of the first damage is what the other way of reading gives.
+// The records hold, and lie in order and apart. What is in front of the first damage is what the other way of
+// reading gives.
 void check_passed(const Found& found, const Found& stopped) {
   uint64_t end = 0;
   for (size_t i = 0; i < found.records.size(); ++i) {
     const Found::Record& record = found.records[i];
+    require(record.holds);
     require(i == 0 || record.number > found.records[i - 1].number);
-    require(i == 0 || record.offset > found.records[i - 1].offset);
-    if (!record.holds) continue;
     require(record.offset >= end);
     end = record.end();
   }
-  require(found.records.size() >= stopped.records.size());
-  require(std::equal(stopped.records.begin(), stopped.records.end(), found.records.begin()));
-  require(stopped.fault ? found.skipped != 0 || found.fault : found.skipped == 0);
+  const auto damaged = std::find_if(stopped.records.begin(), stopped.records.end(),
+                                    [](const Found::Record& record) { return !record.holds; });
+  const auto whole = static_cast<size_t>(damaged - stopped.records.begin());
+  require(found.records.size() >= whole);
+  require(std::equal(stopped.records.begin(), damaged, found.records.begin()));
+  const bool sound = !stopped.fault && damaged == stopped.records.end();
+  require(sound ? found.skipped == 0 : found.skipped != 0 || found.fault);
 }
 
 }  // namespace

@@ -757,5 +757,22 @@ TEST(a_fault_in_each_layout_takes_back_what_it_added_itself) {
   }
 }
 
+TEST(a_string_that_stands_for_many_more_is_refused_when_that_would_fill_the_memory) {
+  Feature feature;
+  feature.name = feature.key = "t";
+  feature.layout = Layout::kTensor;
+  feature.kind = ValueKind::kBytes;
+  feature.tensor_dtype = kString;
+  feature.dims = {-1};
+  auto schema = std::make_shared<Schema>();
+  schema->features = {feature};
+  ExampleDecoder decoder(schema);
+  decoder.begin(1);
+  const Bytes proto =
+      Bytes{0x08, 0x07} + field(2, field(2, Bytes{0x08} + varint(4096))) + field(8, Bytes(20'000));
+  CHECK(!decoder.add(example(entry("t", string_of(proto)))));
+  CHECK_EQ(decoder.fault().kind, FaultKind::kCorrupt);
+}
+
 }  // namespace
 }  // namespace feedline

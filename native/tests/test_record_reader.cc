@@ -437,6 +437,55 @@ TEST(a_batch_of_several_files_knows_the_file_of_each_record) {
   CHECK(batch.records.empty() && batch.chunks.empty() && batch.bytes == 0);
 }
 
+TEST(what_is_appended_while_a_file_is_read_is_not_looked_at) {
+  File file(framed(payload(10, 1)));
+  std::unique_ptr<RecordReader> reader;
+  CHECK(!RecordReader::open(file.path(), Compression::kAuto, OnDamage::kStop, reader));
+  file.append(framed(payload(20, 2)));
+  RecordBatch batch;
+  CHECK(!reader->next(100, SIZE_MAX, batch));
+  CHECK_EQ(batch.records.size(), 1);
+}
+
+TEST(a_torn_record_hides_none_even_if_it_seems_to_end_where_another_begins) {
+  Bytes torn = framed(payload(100, 7));
+  torn.resize(kHeaderSize + 40);
+  for (const Bytes& tail : {Bytes{}, framed(payload(5, 2))}) {
+    const Found found = read(torn + framed(payload(48, 9)) + tail, OnDamage::kResync);
+    CHECK_EQ(found.records.size(), tail.empty() ? 1 : 2);
+    CHECK(found.records[0].payload == payload(48, 9));
+    CHECK_EQ(found.skipped.size(), 1);
+  }
+}
+
+TEST(records_inside_a_damaged_payload_are_not_taken_for_records_of_the_file) {
+  Bytes file = framed(framed(payload(5, 1)) + framed(payload(6, 2))) + framed(payload(7, 3));
+  file[kHeaderSize + kHeaderSize] ^= 1;
+  const Found found = read(file, OnDamage::kResync);
+  CHECK(found.sound() == std::vector<Bytes>{payload(7, 3)});
+}
+
+TEST(headers_one_inside_the_other_are_one_stretch_and_soon_passed) {
+  Bytes file;
+  for (int i = 0; i < 20'000; ++i) file += header(200'000) + Bytes(4);
+  file += Bytes(200'100) + framed(payload(5, 1));
+  const Found plain = read(file, OnDamage::kResync);
+  CHECK(plain.sound() == std::vector<Bytes>{payload(5, 1)});
+  CHECK_EQ(plain.skipped.size(), 1);
+
+  Bytes headers;
+  for (int i = 0; i < 20'000; ++i) headers += header(1u << 30);
+  CHECK_EQ(read(gzipped(headers), OnDamage::kResync).skipped.size(), 1);
+}
+
+TEST(damage_in_front_of_a_cut_in_a_gzip_file_is_told_as_such) {
+  Bytes file = framed(payload(50, 1)) + framed(payload(50, 2)) + framed(payload(50, 3));
+  file[66 + 1] ^= 1;
+  Bytes cut = gzipped(file);
+  cut.resize(cut.size() - 4);
+  CHECK(read(cut, OnDamage::kStop).fault.what.starts_with("header checksum"));
+}
+
 TEST(a_missing_file_is_a_fault_of_the_system) {
   std::unique_ptr<RecordReader> reader;
   const Fault fault = RecordReader::open("/nowhere/at.all", Compression::kAuto, OnDamage::kResync, reader);

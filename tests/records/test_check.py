@@ -133,6 +133,8 @@ FILL = b"f" * (66 - 16)
 # The torn record seems to end just where a later one begins, or where the file ends.
 @example(([FILL, b"b"], TORN + frames([FILL, b"b"])), False)
 @example(([FILL], TORN + frame(FILL)), True)
+# And inside, there is more damage.
+@example(([b"a", FILL[27:]], TORN + frame(b"a") + b"\xee" * 10 + frame(FILL[27:])), False)
 def test_repair_keeps_every_good_record_and_no_other(tmp_path_factory, case, compress):
     good, data = case
     compression = "GZIP" if compress else None
@@ -144,6 +146,17 @@ def test_repair_keeps_every_good_record_and_no_other(tmp_path_factory, case, com
     assert bool(done.findings) == (data != frames(good))
     found = verify(folder / "in", compression=compression)
     assert (found.records, found.findings) == (done.kept, done.findings)
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("tail", [b"", b"junk" * 10])
+def test_headers_that_all_claim_the_rest_of_the_file_do_not_take_for_ever(path, tmp_path, tail):
+    count = 100_000
+    claims = (header(12 * (count - number) - 12) for number in range(count))
+    path.write_bytes(b"".join(claims) + bytes(4) + tail + frame(b"good"))
+    assert not verify(path).ok
+    repair(path, tmp_path / "out")
+    assert list(read(tmp_path / "out")) == [b"good"]
 
 
 def test_skip_reads_what_repair_keeps(path):

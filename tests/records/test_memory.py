@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from tests.records.corrupt import FOOTER, example, frame, header, run_python, strings
+from tests.records.corrupt import FOOTER, example, flip, frame, header, run_python, strings
 
 SIZE = 300 << 20
 ROOM = 40 << 20
@@ -38,6 +38,12 @@ USES = {
     "two threads": "sum(block.rows for block in read_blocks(path, features, rows=16, threads=2))",
     "verify": "verify(path).records",
     "repair": "repair(path, out if path == large else out + '.small').kept",
+}
+SKIPPING = {
+    "verify": USES["verify"],
+    "read": "sum(1 for _ in read(path, on_corrupt='skip'))",
+    "read_blocks": "sum(block.rows for block in read_blocks(path, features, on_corrupt='skip'))",
+    "two threads": "sum(block.rows for block in read_blocks(path, features, threads=2, on_corrupt='skip'))",
 }
 
 
@@ -79,11 +85,19 @@ def test_300_megabytes_are_read_with_a_few_chunks_of_memory(files, tmp_path, kin
     assert growth < ROOM
 
 
-@pytest.mark.parametrize("use", ["verify", "two threads"])
+@pytest.mark.parametrize("use", ["read", "read_blocks", "two threads"])
+def test_a_file_of_nothing_but_damaged_records_is_skipped_in_little_memory(files, tmp_path, use):
+    path = tmp_path / "bad"
+    path.write_bytes(flip(frame(b"abcd"), 8 * 13) * 500_000)
+    records, growth = grown(SKIPPING[use], files / "small", path, tmp_path / "out")
+    assert records == 0
+    assert growth < ROOM
+
+
+@pytest.mark.parametrize("use", SKIPPING)
 def test_a_length_that_lies_takes_no_memory_where_the_size_of_the_file_is_unknown(files, tmp_path, use):
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(RECORD + header(2**31 - 100) + bytes(100)))
-    use = USES[use].replace("threads=2", "threads=2, on_corrupt='skip'")
-    records, growth = grown(use, files / "small", path, tmp_path / "out")
+    records, growth = grown(SKIPPING[use], files / "small", path, tmp_path / "out")
     assert records == 1
     assert growth < ROOM
