@@ -1,8 +1,9 @@
 // TFRecord files, one after another -> blocks of decoded rows, in order, by one or several threads.
 //
 // Finding records needs the bytes before them, so one thread at a time reads and walks the headers; checking
-// and decoding what it found is done side by side. At most `threads + kAhead` blocks are under way or
-// waiting.
+// and decoding what it found is done side by side, a ticket of one or several blocks at a time. The caller's
+// own thread is one of them: it works while it waits, because waking a thread can take as long as decoding a
+// block. At most `threads + kAhead` tickets are under way or waiting.
 #pragma once
 
 #include <atomic>
@@ -56,17 +57,26 @@ class BlockReader {
   Outcome next(std::chrono::milliseconds patience, DecodedBlock& out);
 
  private:
-  // The next records, over the ends of files; false when there are none left. `end` is the fault after them.
+  using Ticket = std::vector<DecodedBlock>;
+
+  // The records of the next ticket, over the ends of files; false when there are none left. `end` is the
+  // fault after them. Under source_.
   bool gather(RecordBatch& batch, Fault& end);
-  DecodedBlock decode(ExampleDecoder& decoder, RecordBatch& batch, Fault end) const;
+  Ticket decode(ExampleDecoder& decoder, RecordBatch& batch, Fault end) const;
+  // Gathers and decodes one ticket; false when there are no more. Gives up source_ in between.
+  bool work_once(ExampleDecoder& decoder, RecordBatch& batch, std::unique_lock<std::timed_mutex> source);
+  bool has_room() const { return slots_.size() < options_.threads + kAhead; }
   void work();
   void stop();
+
+  // Tickets beyond one for each thread, so that a thread need not wait for the consumer to come back.
+  static constexpr size_t kAhead = 1;
 
   const std::vector<std::string> files_;
   const std::shared_ptr<const Schema> schema_;
   const ReadOptions options_;
 
-  std::mutex source_;  // held while records are gathered; taken before state_
+  std::timed_mutex source_;  // held while records are gathered; taken before state_
   size_t next_file_ = 0;
   std::unique_ptr<RecordReader> reader_;
   bool source_done_ = false;
@@ -74,16 +84,17 @@ class BlockReader {
   std::mutex state_;
   std::condition_variable room_;
   std::condition_variable ready_;
-  std::deque<std::optional<DecodedBlock>> slots_;  // blocks begun and not yet taken, oldest first
-  uint64_t first_ticket_ = 0;                      // of slots_.front()
-  bool no_more_ = false;                           // no further block will be begun
-  std::atomic<bool> stopping_ = false;             // set under state_
+  std::deque<std::optional<Ticket>> slots_;  // tickets begun and not yet taken, oldest first
+  uint64_t first_ticket_ = 0;                // of slots_.front()
+  bool no_more_ = false;                     // no further ticket will be begun
+  std::atomic<bool> stopping_ = false;       // set under state_
   std::vector<std::thread> workers_;
 
-  bool ended_ = false;  // a fault was handed out
-  // With one thread there are no workers, and the caller uses these.
+  // The caller's.
   ExampleDecoder decoder_;
   RecordBatch batch_;
+  std::deque<DecodedBlock> taken_;  // blocks of the ticket that is being handed out
+  bool ended_ = false;              // a fault was handed out
 };
 
 }  // namespace feedline

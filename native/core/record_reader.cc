@@ -41,11 +41,17 @@ const std::string& RecordBatch::path_of(size_t record) const {
   return *std::prev(after)->path;
 }
 
+void RecordBatch::skip(Fault fault) {
+  skipped.push_back(std::move(fault));
+  skipped_at.push_back(records.size());
+}
+
 void RecordBatch::clear() {
   records.clear();
   runs.clear();
   chunks.clear();
   skipped.clear();
+  skipped_at.clear();
   bytes = 0;
 }
 
@@ -86,7 +92,8 @@ Fault RecordReader::next(size_t max_records, size_t max_bytes, RecordBatch& batc
   if (done_) return {};
   if (batch.runs.empty() || batch.runs.back().path != path_)
     batch.runs.push_back({batch.records.size(), path_});
-  while (batch.records.size() < max_records && batch.bytes < max_bytes) {
+  while (batch.records.size() < max_records && batch.bytes < max_bytes &&
+         batch.skipped.size() < kMaxSkipped) {
     if (held() < kHeaderSize) {
       hold(kHeaderSize);
       if (held() == 0) return finish(std::move(broken_), batch);
@@ -204,7 +211,7 @@ void RecordReader::resync(RecordBatch& batch, Damage damage) {
   const bool continues = past == 0 && offset_ == search_end_ && !batch.skipped.empty();
   if (!continues) {
     search_why_ = std::move(damage.why);
-    batch.skipped.push_back(located(Fault::corrupt(search_why_)));
+    batch.skip(located(Fault::corrupt(search_why_)));
     ++number_;
   }
   std::string& what = batch.skipped.back().what;
@@ -256,15 +263,18 @@ size_t RecordReader::past_bad_payload(size_t claimed) {
   // and another went on: then records that begin inside lead to the same place. (Records that the payload
   // itself holds lead to its end, short of the footer.) From the back, each start is looked at once.
   std::vector<size_t> good;  // starts from which records lead there, falling
+  size_t first = claimed;    // of the headers inside that fit
   for (size_t start = claimed - kFraming; start > 0; --start) {
     if (!header_holds(data + start)) continue;
     const uint64_t length = header_length(data + start);
     if (length > claimed - start - kFraming) continue;
     const size_t next = start + kFraming + static_cast<size_t>(length);
-    if (next == claimed || std::binary_search(good.begin(), good.end(), next, std::greater<>()))
+    first = start;
+    if (next == claimed || std::binary_search(good.begin(), good.end(), next, std::greater<>())) {
       good.push_back(start);
+    }
   }
-  return good.empty() ? claimed : good.back();
+  return good.empty() ? claimed : first;
 }
 
 Fault RecordReader::located(Fault fault) const {
@@ -281,7 +291,7 @@ Fault RecordReader::finish(Fault fault, RecordBatch& batch) {
   if (!fault) return {};
   fault = located(std::move(fault));
   if (on_damage_ == OnDamage::kStop || fault.kind != FaultKind::kCorrupt) return fault;
-  batch.skipped.push_back(std::move(fault));
+  batch.skip(std::move(fault));
   return {};
 }
 

@@ -28,6 +28,9 @@ struct RecordView {
   std::span<const uint8_t> payload() const noexcept { return {data, static_cast<size_t>(size)}; }
 };
 
+// Notes of damage in one batch: a file of nothing else must not fill the memory with them.
+inline constexpr size_t kMaxSkipped = 4096;
+
 // Records in order, perhaps from several files, and what keeps their bytes alive.
 struct RecordBatch {
   struct Run {  // the records from `first` up to the next run's come from `path`
@@ -38,10 +41,12 @@ struct RecordBatch {
   std::vector<RecordView> records;
   std::vector<Run> runs;
   std::vector<std::shared_ptr<const Buffer>> chunks;
-  std::vector<Fault> skipped;  // damaged stretches that were passed over, in order
-  size_t bytes = 0;            // payload bytes in all
+  std::vector<Fault> skipped;      // damaged stretches that were passed over, in order
+  std::vector<size_t> skipped_at;  // for each: how many records of the batch are in front of it
+  size_t bytes = 0;                // payload bytes in all
 
   const std::string& path_of(size_t record) const;
+  void skip(Fault fault);
   void clear();
 };
 
@@ -60,8 +65,8 @@ class RecordReader {
   static Fault open(const std::string& path, Compression compression, OnDamage on_damage,
                     std::unique_ptr<RecordReader>& out, ByteSource::Interrupted interrupted = {});
 
-  // Appends records to `batch` until it holds `max_records`, or `max_bytes` of payload, or the file ends
-  // (then `done()`). After a fault the reader is done; what was appended before is good.
+  // Appends records to `batch` until it holds `max_records`, `max_bytes` of payload or kMaxSkipped notes, or
+  // the file ends (then `done()`). After a fault the reader is done; what was appended before is good.
   Fault next(size_t max_records, size_t max_bytes, RecordBatch& batch);
 
   // Checks the records that follow, up to `max_bytes` of payload, without keeping any: for a reader that
