@@ -89,14 +89,17 @@ bool BlockReader::gather(RecordBatch& batch, Fault& end) {
       const auto on_damage = !options_.skip    ? RecordReader::OnDamage::kStop
                              : options_.verify ? RecordReader::OnDamage::kResync
                                                : RecordReader::OnDamage::kResyncHeaders;
-      auto interrupted = options_.threads < 2 ? options_.interrupted : [this] { return stopping_.load(); };
       end = RecordReader::open(files_[next_file_++], options_.compression, on_damage, reader_,
-                               std::move(interrupted));
+                               [this] { return interrupted(); });
     }
     if (!end) end = reader_->next(target, max_bytes, batch);
     source_done_ = static_cast<bool>(end);
   }
   return !batch.records.empty() || !batch.skipped.empty() || end;
+}
+
+bool BlockReader::interrupted() const {
+  return stopping_ || (caller_gathers_ && options_.interrupted && options_.interrupted());
 }
 
 BlockReader::Ticket BlockReader::decode(ExampleDecoder& decoder, RecordBatch& batch, Fault end) const {
@@ -162,6 +165,7 @@ void BlockReader::work() {
       room_.wait(state, [&] { return stopping_ || no_more_ || has_room(); });
       if (stopping_ || no_more_) return;
     }
+    caller_gathers_ = false;
     if (!work_once(decoder, batch, std::move(source))) return;
   }
 }
@@ -187,6 +191,7 @@ BlockReader::Outcome BlockReader::next(std::chrono::milliseconds patience, Decod
       state.lock();
       if (!settled() && work_left()) {
         state.unlock();
+        caller_gathers_ = true;
         (void)work_once(decoder_, batch_, std::move(source));
         continue;
       }

@@ -36,7 +36,7 @@ struct ReadOptions {
   size_t threads = 1;                     // 1: the caller's own
   bool verify = true;                     // check the payloads' checksums
   bool skip = false;                      // pass over what is damaged
-  ByteSource::Interrupted interrupted{};  // used by the caller's own thread; workers stop with the reader
+  ByteSource::Interrupted interrupted{};  // asked in the caller's thread only
 };
 
 // Decodes a batch of records, up to the first fault.
@@ -65,6 +65,7 @@ class BlockReader {
   Ticket decode(ExampleDecoder& decoder, RecordBatch& batch, Fault end) const;
   // Gathers and decodes one ticket; false when there are no more. Gives up source_ in between.
   bool work_once(ExampleDecoder& decoder, RecordBatch& batch, std::unique_lock<std::timed_mutex> source);
+  bool interrupted() const;
   bool has_room() const { return slots_.size() < options_.threads + kAhead; }
   void work();
   void stop();
@@ -80,6 +81,7 @@ class BlockReader {
   size_t next_file_ = 0;
   std::unique_ptr<RecordReader> reader_;
   bool source_done_ = false;
+  bool caller_gathers_ = true;  // the thread that holds source_ is the caller's
 
   std::mutex state_;
   std::condition_variable room_;
