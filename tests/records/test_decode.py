@@ -413,6 +413,7 @@ assert state() == (0, 0), state()
 def test_ctrl_c_ends_the_wait_for_a_pipe_that_never_delivers(tmp_path, threads, writer):
     script = f"""{WATCH}
 import signal, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, if the tests run in the background
 os.mkfifo(sys.argv[1])
 if {writer == "silent"}:
     writer = os.open(sys.argv[1], os.O_RDWR)
