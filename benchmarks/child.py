@@ -54,8 +54,8 @@ def measure(
         question.consume(answer, workload)
         passes.append(time.perf_counter() - start)
         cpu += time.process_time() - used
-        # Taken down outside of the timing: a tf.data iterator waits for its autotuner, which sleeps in
-        # periods that double, so short passes would all be rounded up to 1.27 or 2.55 seconds.
+        # Taken down outside of the timing: inside, short passes of tf.data with autotune came out at about
+        # 1.3 or 2.6 seconds, probably because its iterator waits for the autotuner.
         del answer
     return {"records": workload.records, "bytes": workload.bytes, "passes": passes, "cpu": cpu}
 

@@ -27,8 +27,8 @@ std::span<const T> view(const In<T>& array) {
 void import_numpy();
 
 // Gives the buffer to an array of that dtype (a numpy.dtype) and shape, which must fit it exactly. The memory
-// returns to the pool when the array and its views are gone. NumPy's own interface makes an array in a tenth
-// of the time of a DLPack exchange, and a batch may have a hundred columns.
+// returns to the pool when the array and its views are gone. NumPy's own interface makes an array in one
+// call, and a batch may have a hundred columns.
 nb::object give(Buffer&& buffer, nb::handle dtype, std::span<const int64_t> shape);
 
 // Would a framework take the array as it is: C-contiguous, on a 64-byte boundary?
