@@ -6,6 +6,8 @@
 #include <new>
 #include <system_error>
 
+#include "core/framing.h"
+
 namespace feedline {
 
 namespace {
@@ -15,6 +17,9 @@ constexpr size_t kMaxBlockBytes = size_t{64} << 20;
 
 // Several threads share the work in tickets of at least so many bytes, to meet less often.
 constexpr size_t kTicketBytes = size_t{512} << 10;
+
+// A batch as it is stored.
+size_t stored_bytes(const RecordBatch& batch) { return batch.bytes + batch.records.size() * kFraming; }
 
 Fault out_of_memory() { return Fault::io("there is no memory left for the next block", ENOMEM); }
 
@@ -66,144 +71,215 @@ void BlockReader::stop() {
     std::lock_guard lock(state_);
     stopping_ = true;
   }
-  room_.notify_all();
+  changed_.notify_all();
   for (std::thread& worker : workers_) worker.join();
 }
 
-bool BlockReader::gather(RecordBatch& batch, Fault& end) {
+void BlockReader::Found::clear() {
   batch.clear();
-  const size_t enough = options_.threads < 2 ? 0 : kTicketBytes;
-  size_t target = options_.rows;  // a whole number of blocks
-  size_t max_bytes = kMaxBlockBytes;
-  while (!source_done_ && batch.bytes < max_bytes && batch.skipped.size() < kMaxSkipped) {
-    if (batch.records.size() == target) {
-      if (batch.bytes >= enough) break;
-      target += options_.rows;
-      max_bytes = batch.bytes + kMaxBlockBytes;
-    }
-    if (!reader_ || reader_->done()) {
-      if (next_file_ == files_.size()) {
-        source_done_ = true;
-        break;
-      }
-      const auto on_damage = !options_.skip    ? RecordReader::OnDamage::kStop
-                             : options_.verify ? RecordReader::OnDamage::kResync
-                                               : RecordReader::OnDamage::kResyncHeaders;
-      end = RecordReader::open(files_[next_file_++], options_.compression, on_damage, reader_,
-                               [this] { return interrupted(); });
-    }
-    if (!end) end = reader_->next(target, max_bytes, batch);
-    source_done_ = static_cast<bool>(end);
+  cuts.clear();
+  end = {};
+}
+
+bool BlockReader::Found::is_cut() const {
+  const Cut last = cuts.empty() ? Cut{0, 0} : cuts.back();
+  return last.records == batch.records.size() && last.notes == batch.skipped.size();
+}
+
+bool BlockReader::may_claim() const {
+  return !claiming_ && !no_more_ && slots_.size() < options_.threads + kAhead &&
+         (!in_turn_ || turn_ == next_ticket());
+}
+
+BlockReader::Claim BlockReader::claim(Lock& state, bool caller) {
+  claiming_ = true;
+  caller_claims_ = caller;
+  const size_t stretch = std::clamp(block_bytes_, kTicketBytes, kMaxBlockBytes);
+  state.unlock();
+  Claim claim = find_work(stretch);
+  state.lock();
+  claiming_ = false;
+  in_turn_ = claim.size == 0;
+  no_more_ = no_more_ || !claim.reader;
+  claim.ticket = next_ticket();
+  slots_.emplace_back();
+  changed_.notify_all();
+  if (claim.size == 0) return claim;
+
+  state.unlock();
+  try {
+    claim.stretch = claim.reader->read_stretch(claim.offset, claim.size);
+  } catch (const std::bad_alloc&) {
+    claim.reader.reset();
+    claim.fault = out_of_memory();
   }
-  return !batch.records.empty() || !batch.skipped.empty() || end;
+  state.lock();
+  return claim;
+}
+
+BlockReader::Claim BlockReader::find_work(size_t stretch) {
+  Claim claim;
+  while (true) {
+    if (reader_ && next_stretch_) {
+      const uint64_t left = *reader_->source().size() - *next_stretch_;
+      if (left != 0) {
+        claim.reader = reader_;
+        claim.offset = *next_stretch_;
+        claim.size = static_cast<size_t>(std::min<uint64_t>(left, stretch));
+        *next_stretch_ += claim.size;
+        return claim;
+      }
+    } else if (reader_ && !reader_->done()) {
+      claim.reader = reader_;
+      return claim;
+    }
+    reader_.reset();
+    if (next_file_ == files_.size()) return claim;
+    const auto on_damage = !options_.skip    ? RecordReader::OnDamage::kStop
+                           : options_.verify ? RecordReader::OnDamage::kResync
+                                             : RecordReader::OnDamage::kResyncHeaders;
+    try {
+      std::unique_ptr<RecordReader> opened;
+      claim.fault = RecordReader::open(files_[next_file_++], options_.compression, on_damage, opened,
+                                       [this] { return interrupted(); });
+      reader_ = std::move(opened);
+    } catch (const std::bad_alloc&) {
+      claim.fault = out_of_memory();
+    }
+    if (claim.fault) return claim;
+    next_stretch_.reset();
+    if (options_.threads > 1 && !options_.skip && reader_->source().size()) next_stretch_ = 0;
+  }
 }
 
 bool BlockReader::interrupted() const {
-  return stopping_ || (caller_gathers_ && options_.interrupted && options_.interrupted());
+  return stopping_ || (caller_claims_ && options_.interrupted && options_.interrupted());
 }
 
-BlockReader::Ticket BlockReader::decode(ExampleDecoder& decoder, RecordBatch& batch, Fault end) const {
-  Ticket ticket;
-  size_t note = 0;
-  // What is damaged right after a full block comes with the next one, even if that has no rows: so blocks do
-  // not depend on the size of a ticket.
-  for (size_t first = 0;; first += options_.rows) {
-    const size_t last = std::min(first + options_.rows, batch.records.size());
-    DecodedBlock& block = ticket.emplace_back(decode_records(decoder, batch, first, last, options_));
-    const bool is_last = last < first + options_.rows;
-    for (; note < batch.skipped.size() && (is_last || batch.skipped_at[note] < last); ++note) {
-      block.skipped.push_back(std::move(batch.skipped[note]));
-    }
-    const bool all = last == batch.records.size() && note == batch.skipped.size();
-    if (block.fault || (all && (is_last || !end))) break;
+void BlockReader::walk(Claim& claim, Found& found) {
+  found.clear();
+  if (ended_walk_) return;
+  found.batch.append(carried_);
+  carried_.clear();
+  ended_walk_ = walk_on(claim, found);
+  if (ended_walk_) {
+    if (!found.is_cut() || found.end) found.cut();
+  } else if (!found.is_cut()) {
+    const Cut last = found.cuts.empty() ? Cut{0, 0} : found.cuts.back();
+    carried_ = found.batch.split(last.records, last.notes);
   }
-  if (!ticket.back().fault) ticket.back().fault = std::move(end);
+}
+
+bool BlockReader::walk_on(Claim& claim, Found& found) {
+  if (!claim.reader) {
+    found.end = std::move(claim.fault);
+    return true;
+  }
+  const bool fed = claim.size != 0;
+  const size_t enough = options_.threads < 2 ? 0 : kTicketBytes;
+  if (fed) claim.reader->feed(std::move(claim.stretch));
+  RecordBatch& batch = found.batch;
+  size_t max_records = options_.rows;
+  size_t max_bytes = kMaxBlockBytes;
+  while (true) {
+    found.end = claim.reader->next(max_records, max_bytes, batch);
+    if (found.end) return true;
+    const bool complete = batch.records.size() == max_records || batch.bytes >= max_bytes ||
+                          batch.skipped.size() >= kMaxSkipped;
+    if (!complete) return false;  // the file ends, or the stretch
+    found.cut();
+    max_records = batch.records.size() + options_.rows;
+    max_bytes = batch.bytes + kMaxBlockBytes;
+    // Notes are counted by the batch, so a block that has any is the last one.
+    if (!fed && (batch.bytes >= enough || !batch.skipped.empty())) return false;
+  }
+}
+
+BlockReader::Ticket BlockReader::decode(ExampleDecoder& decoder, Found& found) const {
+  Ticket ticket;
+  Cut from{0, 0};
+  for (const Cut& to : found.cuts) {
+    DecodedBlock& block =
+        ticket.emplace_back(decode_records(decoder, found.batch, from.records, to.records, options_));
+    for (size_t note = from.notes; note < to.notes; ++note)
+      block.skipped.push_back(std::move(found.batch.skipped[note]));
+    if (block.fault) break;
+    from = to;
+  }
+  if (found.end && !ticket.back().fault) ticket.back().fault = std::move(found.end);
   // The chunks go back to the pool before the next ones are asked for.
-  batch.clear();
+  found.clear();
   return ticket;
 }
 
-bool BlockReader::work_once(ExampleDecoder& decoder, RecordBatch& batch,
-                            std::unique_lock<std::timed_mutex> source) {
-  Fault end;
-  bool any = true;
+void BlockReader::finish(Claim claim, ExampleDecoder& decoder, Found& found, Lock& state) {
+  state.unlock();
   try {
-    any = gather(batch, end);
+    walk(claim, found);
   } catch (const std::bad_alloc&) {
-    end = out_of_memory();
+    found.clear();
+    found.cut();
+    found.end = out_of_memory();
+    ended_walk_ = true;
   }
-  uint64_t number = 0;
-  {
-    std::lock_guard state(state_);
-    if (!any || end) no_more_ = true;
-    number = first_ticket_ + slots_.size();
-    if (any) slots_.emplace_back();
+  state.lock();
+  ++turn_;
+  no_more_ = no_more_ || ended_walk_;
+  const size_t blocks = std::max<size_t>(found.cuts.size(), 1);
+  block_bytes_ = std::max({block_bytes_, stored_bytes(found.batch) / blocks, stored_bytes(carried_)});
+  changed_.notify_all();
+  state.unlock();
+  std::optional<Ticket> ticket;
+  try {
+    ticket = decode(decoder, found);
+  } catch (const std::bad_alloc&) {
+    ticket.emplace().emplace_back().fault = out_of_memory();
   }
-  source.unlock();
-  if (any) {
-    std::optional<Ticket> ticket;
-    try {
-      ticket = decode(decoder, batch, std::move(end));
-    } catch (const std::bad_alloc&) {
-      ticket.emplace().emplace_back().fault = out_of_memory();
-    }
-    std::lock_guard state(state_);
-    if (ticket->back().fault) no_more_ = true;
-    slots_[number - first_ticket_] = std::move(ticket);
-  }
-  ready_.notify_one();
-  return any;
+  state.lock();
+  if (!ticket->empty() && ticket->back().fault) no_more_ = true;
+  slots_[claim.ticket - first_ticket_] = std::move(ticket);
+  changed_.notify_all();
 }
 
 void BlockReader::work() {
   ExampleDecoder decoder(schema_);
-  RecordBatch batch;
+  Found found;
+  Lock state(state_);
   while (true) {
-    std::unique_lock source(source_);
-    {
-      std::unique_lock state(state_);
-      room_.wait(state, [&] { return stopping_ || no_more_ || has_room(); });
-      if (stopping_ || no_more_) return;
-    }
-    caller_gathers_ = false;
-    if (!work_once(decoder, batch, std::move(source))) return;
+    changed_.wait(state, [&] { return stopping_ || no_more_ || may_claim(); });
+    if (stopping_ || no_more_) return;
+    Claim claimed = claim(state, /*caller=*/false);
+    changed_.wait(state, [&] { return stopping_ || turn_ == claimed.ticket; });
+    if (stopping_) return;
+    finish(std::move(claimed), decoder, found, state);
   }
 }
 
 BlockReader::Outcome BlockReader::next(std::chrono::milliseconds patience, DecodedBlock& out) {
   if (ended_) return Outcome::kEnd;
   while (taken_.empty()) {
-    if (options_.threads < 2) {
-      Fault end;
-      if (!gather(batch_, end)) return Outcome::kEnd;
-      Ticket ticket = decode(decoder_, batch_, std::move(end));
-      std::move(ticket.begin(), ticket.end(), std::back_inserter(taken_));
-      break;
-    }
-    std::unique_lock state(state_);
-    const auto settled = [&] { return slots_.empty() ? no_more_ : slots_.front().has_value(); };
-    const auto work_left = [&] { return !no_more_ && has_room(); };
-    if (!settled() && work_left()) {
-      // Wait for the turn to gather rather than for the block: then this thread works while that one decodes.
-      state.unlock();
-      std::unique_lock source(source_, patience);
-      if (!source) return Outcome::kWaiting;
-      state.lock();
-      if (!settled() && work_left()) {
+    Lock state(state_);
+    if (!claimed_) {
+      const auto settled = [&] { return slots_.empty() ? no_more_ : slots_.front().has_value(); };
+      if (!changed_.wait_for(state, patience, [&] { return settled() || may_claim(); }))
+        return Outcome::kWaiting;
+      if (settled()) {
+        if (slots_.empty()) return Outcome::kEnd;
+        Ticket ticket = std::move(*slots_.front());
+        slots_.pop_front();
+        ++first_ticket_;
+        changed_.notify_all();
         state.unlock();
-        caller_gathers_ = true;
-        (void)work_once(decoder_, batch_, std::move(source));
+        std::move(ticket.begin(), ticket.end(), std::back_inserter(taken_));
         continue;
       }
+      claimed_ = claim(state, /*caller=*/true);
     }
-    if (!ready_.wait_for(state, patience, settled)) return Outcome::kWaiting;
-    if (slots_.empty()) return Outcome::kEnd;
-    Ticket ticket = std::move(*slots_.front());
-    slots_.pop_front();
-    ++first_ticket_;
-    state.unlock();
-    room_.notify_one();
-    std::move(ticket.begin(), ticket.end(), std::back_inserter(taken_));
+    // Before anything else: the other threads wait for this turn.
+    if (!changed_.wait_for(state, patience, [&] { return turn_ == claimed_->ticket; }))
+      return Outcome::kWaiting;
+    finish(std::move(*claimed_), decoder_, found_, state);
+    claimed_.reset();
   }
   out = std::move(taken_.front());
   taken_.pop_front();

@@ -1,9 +1,13 @@
 // TFRecord files, one after another -> blocks of decoded rows, in order, by one or several threads.
 //
-// Finding records needs the bytes before them, so one thread at a time reads and walks the headers; checking
-// and decoding what it found is done side by side, a ticket of one or several blocks at a time. The caller's
-// own thread is one of them: it works while it waits, because waking a thread can take as long as decoding a
-// block. At most `threads + kAhead` tickets are under way or waiting.
+// The work goes in tickets. A thread claims one, a stretch of a plain file, and reads it; when those in front
+// of it have done so, it walks over the headers, because where a record begins is known only from the one
+// before it; and then it checks and decodes the blocks that are complete with what it found. Only the walk is
+// done in turn, and it is short. A file of unknown size (compressed, a pipe), and one whose damage is to be
+// skipped, is read in turn as well.
+//
+// The caller's own thread is one of them: it works while it waits, because waking a thread can take as long
+// as decoding a block. At most `threads + kAhead` tickets are under way or waiting.
 #pragma once
 
 #include <atomic>
@@ -39,10 +43,6 @@ struct ReadOptions {
   ByteSource::Interrupted interrupted{};  // asked in the caller's thread only
 };
 
-// Decodes a batch of records, up to the first fault.
-void decode_batch(ExampleDecoder& decoder, const RecordBatch& batch, const ReadOptions& options,
-                  DecodedBlock& out);
-
 class BlockReader {
  public:
   BlockReader(std::vector<std::string> files, std::shared_ptr<const Schema> schema,
@@ -57,16 +57,49 @@ class BlockReader {
   Outcome next(std::chrono::milliseconds patience, DecodedBlock& out);
 
  private:
-  using Ticket = std::vector<DecodedBlock>;
+  // Where a block ends in a batch.
+  struct Cut {
+    size_t records;
+    size_t notes;
+  };
+  // Records that were found in one turn, cut into blocks, and what comes after them.
+  struct Found {
+    RecordBatch batch;
+    std::vector<Cut> cuts;
+    Fault end;
 
-  // The records of the next ticket, over the ends of files; false when there are none left. `end` is the
-  // fault after them. Under source_.
-  bool gather(RecordBatch& batch, Fault& end);
-  Ticket decode(ExampleDecoder& decoder, RecordBatch& batch, Fault end) const;
-  // Gathers and decodes one ticket; false when there are no more. Gives up source_ in between.
-  bool work_once(ExampleDecoder& decoder, RecordBatch& batch, std::unique_lock<std::timed_mutex> source);
+    void clear();
+    bool is_cut() const;  // nothing follows the last cut
+    void cut() { cuts.push_back({batch.records.size(), batch.skipped.size()}); }
+  };
+  // What to read for a ticket: a stretch of a file, or, without one, the next records of it. Without a reader
+  // the data ends here, perhaps with a fault.
+  struct Claim {
+    uint64_t ticket = 0;
+    std::shared_ptr<RecordReader> reader;
+    uint64_t offset = 0;
+    size_t size = 0;
+    Stretch stretch;
+    Fault fault;
+  };
+  using Ticket = std::vector<DecodedBlock>;
+  using Lock = std::unique_lock<std::mutex>;  // of state_
+
+  // May a thread claim a ticket now? Under state_, as all that takes a Lock.
+  bool may_claim() const;
+  uint64_t next_ticket() const { return first_ticket_ + slots_.size(); }
+  // Claims the next ticket and reads its stretch.
+  Claim claim(Lock& state, bool caller);
+  // The next stretch or file. By the thread that is claiming_.
+  Claim find_work(size_t stretch);
+  // The rest of a ticket whose turn it is.
+  void finish(Claim claim, ExampleDecoder& decoder, Found& found, Lock& state);
+  // Walks over the records of the claim. By the thread whose turn it is.
+  void walk(Claim& claim, Found& found);
+  // Walks until the claim is used up or the data ends; then true.
+  bool walk_on(Claim& claim, Found& found);
+  Ticket decode(ExampleDecoder& decoder, Found& found) const;
   bool interrupted() const;
-  bool has_room() const { return slots_.size() < options_.threads + kAhead; }
   void work();
   void stop();
 
@@ -77,24 +110,32 @@ class BlockReader {
   const std::shared_ptr<const Schema> schema_;
   const ReadOptions options_;
 
-  std::timed_mutex source_;  // held while records are gathered; taken before state_
-  size_t next_file_ = 0;
-  std::unique_ptr<RecordReader> reader_;
-  bool source_done_ = false;
-  bool caller_gathers_ = true;  // the thread that holds source_ is the caller's
-
   std::mutex state_;
-  std::condition_variable room_;
-  std::condition_variable ready_;
-  std::deque<std::optional<Ticket>> slots_;  // tickets begun and not yet taken, oldest first
+  std::condition_variable changed_;
+  std::deque<std::optional<Ticket>> slots_;  // tickets claimed and not yet taken, oldest first
   uint64_t first_ticket_ = 0;                // of slots_.front()
-  bool no_more_ = false;                     // no further ticket will be begun
-  std::atomic<bool> stopping_ = false;       // set under state_
+  uint64_t turn_ = 0;                        // the ticket whose records are to be walked over
+  bool claiming_ = false;                    // a thread is looking for the next ticket's work
+  bool in_turn_ = false;                     // only the thread whose turn it is can tell what comes next
+  bool no_more_ = false;                     // no further ticket will be claimed
+  size_t block_bytes_ = 0;                   // of the largest block so far, as stored
+  std::atomic<bool> stopping_ = false;
   std::vector<std::thread> workers_;
+
+  // The claiming thread's.
+  size_t next_file_ = 0;
+  std::shared_ptr<RecordReader> reader_;
+  std::optional<uint64_t> next_stretch_;  // where it begins, if the file is read in stretches
+  bool caller_claims_ = true;             // it is the caller's thread
+
+  // Theirs whose turn it is.
+  RecordBatch carried_;  // records of a block that is not complete
+  bool ended_walk_ = false;
 
   // The caller's.
   ExampleDecoder decoder_;
-  RecordBatch batch_;
+  Found found_;
+  std::optional<Claim> claimed_;    // a ticket whose turn has not come
   std::deque<DecodedBlock> taken_;  // blocks of the ticket that is being handed out
   bool ended_ = false;              // a fault was handed out
 };

@@ -46,6 +46,43 @@ void RecordBatch::skip(Fault fault) {
   skipped_at.push_back(records.size());
 }
 
+void RecordBatch::append(const RecordBatch& more) {
+  const size_t records_before = records.size();
+  for (const Run& run : more.runs) runs.push_back({records_before + run.first, run.path});
+  for (size_t at : more.skipped_at) skipped_at.push_back(records_before + at);
+  records.insert(records.end(), more.records.begin(), more.records.end());
+  chunks.insert(chunks.end(), more.chunks.begin(), more.chunks.end());
+  skipped.insert(skipped.end(), more.skipped.begin(), more.skipped.end());
+  bytes += more.bytes;
+}
+
+RecordBatch RecordBatch::split(size_t first_record, size_t first_note) {
+  RecordBatch rest;
+  rest.records.assign(records.begin() + static_cast<ptrdiff_t>(first_record), records.end());
+  for (const RecordView& record : rest.records) rest.bytes += static_cast<size_t>(record.size);
+  for (const Run& run : runs) {
+    if (run.first <= first_record) rest.runs.clear();
+    rest.runs.push_back({run.first - std::min(run.first, first_record), run.path});
+  }
+  if (!rest.records.empty()) {
+    // Chunks are in the order of their records.
+    const uint8_t* const first = rest.records.front().data;
+    auto from = std::find_if(chunks.begin(), chunks.end(), [first](const auto& chunk) {
+      return std::less_equal<>()(chunk->data(), first) && std::less<>()(first, chunk->data() + chunk->size());
+    });
+    rest.chunks.assign(from, chunks.end());
+  }
+  for (size_t note = first_note; note < skipped.size(); ++note) {
+    rest.skipped.push_back(std::move(skipped[note]));
+    rest.skipped_at.push_back(skipped_at[note] - first_record);
+  }
+  records.resize(first_record);
+  skipped.resize(first_note);
+  skipped_at.resize(first_note);
+  bytes -= rest.bytes;
+  return rest;
+}
+
 void RecordBatch::clear() {
   records.clear();
   runs.clear();
@@ -96,10 +133,14 @@ Fault RecordReader::next(size_t max_records, size_t max_bytes, RecordBatch& batc
          batch.skipped.size() < kMaxSkipped) {
     if (held() < kHeaderSize) {
       hold(kHeaderSize);
+      if (held() < kHeaderSize && !exhausted_) return {};
       if (held() == 0) return finish(std::move(broken_), batch);
     }
     Damage damage;
-    if (take_record(batch, damage)) continue;
+    const Taken taken = take_record(batch, damage);
+    if (taken == Taken::kRecord) [[likely]]
+      continue;
+    if (taken == Taken::kHungry) return {};
     if (damage.cut_short && broken_) {
       if (on_damage_ == OnDamage::kStop || broken_.kind != FaultKind::kCorrupt) {
         return finish(std::move(broken_), batch);
@@ -132,47 +173,47 @@ std::optional<uint64_t> RecordReader::left() const noexcept {
   return std::nullopt;
 }
 
-bool RecordReader::take_record(RecordBatch& batch, Damage& damage) {
+RecordReader::Taken RecordReader::take_record(RecordBatch& batch, Damage& damage) {
   if (held() < kHeaderSize) {
     damage.why = format("the header is cut off: %zu of 12 bytes", held());
     damage.cut_short = true;
-    return false;
+    return Taken::kDamaged;
   }
   const uint64_t length = header_length(here());
   if (!header_holds(here())) {
     damage.why = format("header checksum 0x%08" PRIx32 ", file says 0x%08" PRIx32, masked_crc32c_u64(length),
                         load<uint32_t>(here() + 8));
-    return false;
+    return Taken::kDamaged;
   }
   // `length` is the file's word: compare it with what is left, so that nothing is allocated for a lie.
   const auto too_long = [&](uint64_t after_header) {
     damage.why = format("it claims %" PRIu64 " bytes of payload and a footer, but %" PRIu64 " bytes are left",
                         length, after_header);
     damage.cut_short = true;
-    return false;
+    return Taken::kDamaged;
   };
   const std::optional<uint64_t> known = left();
   if (known && (*known < kFraming || length > *known - kFraming)) return too_long(*known - kHeaderSize);
   if (!known && length > kMaxUnknown) {
     damage.why = format("it claims %" PRIu64 " bytes of payload, more than any record has", length);
-    return false;
+    return Taken::kDamaged;
   }
   const size_t whole = kFraming + static_cast<size_t>(length);
   // Headers that lie one inside the other could each have most of the file checked in vain.
   if (whole > kCheap && wasted_ > kMaxWaste + kWastePerByte * offset_) {
     damage.why = "one of too many lengths that led nowhere";
-    return false;
+    return Taken::kDamaged;
   }
   if (held() < whole) {
     hold(whole);
-    if (held() < whole) return too_long(held() - kHeaderSize);
+    if (held() < whole) return exhausted_ ? too_long(held() - kHeaderSize) : Taken::kHungry;
   }
   const RecordView record{here() + kHeaderSize, length, offset_, number_};
   if (on_damage_ == OnDamage::kResync && !payload_holds(record)) {
     damage.why = payload_fault(record).what;
     damage.claimed = whole;
     wasted_ += whole;
-    return false;
+    return Taken::kDamaged;
   }
   if (batch.chunks.empty() || batch.chunks.back() != chunk_) batch.chunks.push_back(chunk_);
   batch.records.push_back(record);
@@ -180,20 +221,16 @@ bool RecordReader::take_record(RecordBatch& batch, Damage& damage) {
   ++number_;
   at_ += whole;
   offset_ += whole;
-  return true;
+  return Taken::kRecord;
 }
 
 void RecordReader::hold(size_t size) {
+  if (fed_) return hold_from_stretch(size);
   while (held() < size && !exhausted_) {
     if (chunk_->size() - at_ < size) {
-      // Records in the old chunk stay where they are; only the part of the next one moves. An unknown length
-      // is believed one doubling at a time, as the bytes arrive.
+      // An unknown length is believed one doubling at a time, as the bytes arrive.
       const size_t grown = size_ ? size : std::min(size, std::max(kChunk, held() * 2));
-      auto fresh = std::make_shared<Buffer>(std::max(grown, kChunk));
-      if (held() != 0) std::memcpy(fresh->data(), here(), held());
-      end_ = held();
-      at_ = 0;
-      chunk_ = std::move(fresh);
+      move_to_chunk(std::max(grown, kChunk));
     }
     std::span<uint8_t> room = chunk_->bytes().subspan(end_);
     // What was appended since the file was opened is not ours to judge: it may be half a record.
@@ -203,6 +240,49 @@ void RecordReader::hold(size_t size) {
     end_ += got;
     exhausted_ = got < room.size() || broken_ || (size_ && offset_ + held() >= *size_);
   }
+}
+
+void RecordReader::hold_from_stretch(size_t size) {
+  while (held() < size && stretch_at_ < stretch_.size) {
+    size_t more = stretch_.size - stretch_at_;
+    if (held() == 0) {
+      chunk_ = stretch_.chunk;
+      at_ = stretch_at_;
+      end_ = stretch_.size;
+    } else {
+      // Over the seam of two stretches: this record, and no more, gets a chunk of its own.
+      if (chunk_->size() - at_ < size) move_to_chunk(size);
+      more = std::min(more, size - held());
+      std::memcpy(chunk_->data() + end_, stretch_.chunk->data() + stretch_at_, more);
+      end_ += more;
+    }
+    stretch_at_ += more;
+  }
+  if (exhausted_ || stretch_at_ < stretch_.size || !stretch_.last) return;
+  exhausted_ = true;
+  broken_ = std::move(stretch_.fault);
+}
+
+void RecordReader::move_to_chunk(size_t size) {
+  auto fresh = std::make_shared<Buffer>(size);
+  if (held() != 0) std::memcpy(fresh->data(), here(), held());
+  end_ = held();
+  at_ = 0;
+  chunk_ = std::move(fresh);
+}
+
+Stretch RecordReader::read_stretch(uint64_t offset, size_t size) const {
+  Stretch stretch;
+  stretch.chunk = std::make_shared<Buffer>(size);
+  stretch.fault = source_->read_at(offset, stretch.chunk->bytes(), stretch.size);
+  stretch.last = stretch.size < size || stretch.fault || offset + size >= *size_;
+  return stretch;
+}
+
+void RecordReader::feed(Stretch stretch) {
+  fed_ = true;
+  stretch_ = std::move(stretch);
+  stretch_at_ = 0;
 }
 
 void RecordReader::resync(RecordBatch& batch, Damage damage) {

@@ -47,7 +47,18 @@ struct RecordBatch {
 
   const std::string& path_of(size_t record) const;
   void skip(Fault fault);
+  void append(const RecordBatch& more);
+  // Takes what begins at a record and at a note off the end.
+  RecordBatch split(size_t first_record, size_t first_note);
   void clear();
+};
+
+// Bytes of a plain file that were read before it was their turn.
+struct Stretch {
+  std::shared_ptr<Buffer> chunk;
+  size_t size = 0;    // of what was read into `chunk`
+  bool last = false;  // nothing follows
+  Fault fault;        // what ended it early
 };
 
 // Compares the payload with its footer. On a mismatch the fault names the record, but not the file.
@@ -79,6 +90,12 @@ class RecordReader {
   };
   Checked check(size_t max_bytes);
 
+  // A plain file of known size can be read by several threads, a stretch each: read_stretch() may be called
+  // at any time by anyone, and the stretches are then fed in order. A reader that is fed reads nothing
+  // itself: next() returns, without being done(), when it wants more. Only where damage stops it.
+  Stretch read_stretch(uint64_t offset, size_t size) const;
+  void feed(Stretch stretch);
+
   bool done() const noexcept { return done_; }
   const ByteSource& source() const noexcept { return *source_; }
 
@@ -94,12 +111,18 @@ class RecordReader {
     bool cut_short = false;  // the data ends inside the record
   };
 
-  // Makes `size` bytes from `here()` on contiguous, fewer only where the data ends or `broken_` begins.
+  enum class Taken { kRecord, kDamaged, kHungry };
+
+  // Makes `size` bytes from `here()` on contiguous, fewer only where the data ends, `broken_` begins, or the
+  // next stretch is wanted.
   void hold(size_t size);
+  void hold_from_stretch(size_t size);
+  // Records in the old chunk stay where they are; only the part of the next one moves.
+  void move_to_chunk(size_t size);
   // Bytes from `here()` to the end of the data, where that is known.
   std::optional<uint64_t> left() const noexcept;
-  // Reads the record at `here()` into `batch`; false when it is damaged.
-  bool take_record(RecordBatch& batch, Damage& damage);
+  // Reads the record at `here()` into `batch`.
+  Taken take_record(RecordBatch& batch, Damage& damage);
   // From a damaged record at `here()` to the next header that holds, or to the end.
   void resync(RecordBatch& batch, Damage damage);
   // How far to go from a record whose payload is damaged, so that no good record is lost; 0 when its size
@@ -124,6 +147,10 @@ class RecordReader {
   bool exhausted_ = false;
   bool done_ = false;
   Fault broken_;  // what the source said when it failed; the bytes before it are still to be read
+
+  bool fed_ = false;
+  Stretch stretch_;        // what was fed last
+  size_t stretch_at_ = 0;  // the first byte of it that is not yet in chunk_
 
   std::string search_why_;            // why the last search for a header began
   uint64_t search_end_ = UINT64_MAX;  // and where it led

@@ -57,6 +57,7 @@ class File {
   void append(const Bytes& bytes) {
     CHECK_EQ(::write(descriptor_, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
   }
+  void cut(size_t size) const { CHECK_EQ(::ftruncate(descriptor_, static_cast<off_t>(size)), 0); }
   const std::string& path() const { return path_; }
 
  private:

@@ -13,13 +13,13 @@ using namespace samples;
 using Outcome = BlockReader::Outcome;
 using std::chrono::milliseconds;
 
-// Row `n` has the number itself, n % 5 floats, and n % 3 strings.
-Bytes row(int64_t n) {
+// Row `n` has the number itself, n % 5 floats, n % 3 strings, and what nobody asked for.
+Bytes row(int64_t n, size_t unwanted = 0) {
   Bytes floats_of_row, strings_of_row;
   for (int64_t i = 0; i < n % 5; ++i) floats_of_row += memory({static_cast<float>(n + i)});
   for (int64_t i = 0; i < n % 3; ++i) strings_of_row += field(1, text(std::to_string(n * i)));
   return example(entry("id", ints({n})) + entry("f", float_list(field(1, floats_of_row))) +
-                 entry("s", bytes_list(strings_of_row)));
+                 entry("s", bytes_list(strings_of_row)) + entry("unwanted", Bytes(unwanted)));
 }
 
 std::shared_ptr<const Schema> row_schema() {
@@ -331,6 +331,48 @@ TEST(large_records_make_short_blocks) {
     if (!CHECK_EQ(blocks.size(), 2)) return;
     CHECK_EQ(blocks[0].rows, 3);
     CHECK_EQ(blocks[1].rows, 1);
+  }
+}
+
+// Rows with up to `padding` unwanted bytes, so that they lie over the seams of stretches in many ways.
+Bytes wide_rows(Files& files, size_t rows, size_t padding) {
+  Bytes bytes;
+  for (size_t i = 0; i < rows; ++i) {
+    bytes += framed(row(files.next, static_cast<size_t>(files.next) * 7919 % padding));
+    ++files.next;
+  }
+  return bytes;
+}
+
+TEST(records_lie_over_the_seams_of_stretches) {
+  for (const size_t padding : {20, 40'000, 3'000'000}) {
+    Files files;
+    const size_t rows = padding < 1000 ? 30'000 : 12'000'000 / padding;
+    files.add(wide_rows(files, rows, padding));
+    files.add_rows(20, /*gzip=*/true);
+    files.add(wide_rows(files, rows / 3, padding));
+    files.add_rows(30);
+    for (size_t block : {7, 256, 20'000}) {
+      CHECK(ids(read_by_all(files, block)) == count_to(files.next));
+    }
+  }
+}
+
+TEST(damage_at_a_seam_comes_after_the_rows_in_front_of_it) {
+  Files files;
+  Bytes bytes = wide_rows(files, 1000, 3000);
+  constexpr size_t kSeam = size_t{512} << 10;
+  for (size_t at = kSeam - 4000; at < kSeam + 100; at += 37) {
+    Files damaged;
+    Bytes copy = bytes;
+    copy[at] ^= 0x40;
+    damaged.add(copy);
+    damaged.add_rows(10);
+    const auto blocks = read_by_all(damaged, 64);
+    const auto before = ids(blocks);
+    CHECK(before == count_to(static_cast<int64_t>(before.size())));
+    CHECK_EQ(blocks.back().fault.kind, FaultKind::kCorrupt);
+    if (!CHECK_EQ(blocks.back().fault.record, static_cast<int64_t>(before.size()))) return;
   }
 }
 

@@ -42,19 +42,33 @@ struct Found {
   }
 };
 
-Found read(const Bytes& file, OnDamage on_damage, Limits limits = {}) {
+// `stretch`: so many bytes at a time are read beforehand and fed; 0: the reader reads.
+Found read(const Bytes& file, OnDamage on_damage, Limits limits = {}, size_t stretch = 0) {
   const File stored(file);
   std::unique_ptr<RecordReader> reader;
+  uint64_t fed = 0;
   Found found;
   found.fault = RecordReader::open(stored.path(), Compression::kAuto, on_damage, reader);
   if (found.fault) return found;
+  const auto feed = [&] {
+    CHECK(fed < file.size() || fed == 0);
+    const size_t size = std::min<size_t>(stretch, file.size() - fed);
+    reader->feed(reader->read_stretch(fed, size));
+    fed += size;
+  };
+  if (stretch != 0) feed();
   // All batches are kept to the end: records must outlive the reader's progress.
   std::vector<RecordBatch> batches;
   while (!reader->done() && !found.fault) {
     RecordBatch& batch = batches.emplace_back();
     found.fault = reader->next(limits.records, limits.bytes, batch);
     CHECK(batch.records.size() <= limits.records);
-    CHECK(reader->done() || !batch.records.empty());
+    const bool full = batch.records.size() == limits.records || batch.bytes >= limits.bytes;
+    if (stretch != 0 && !full && !reader->done()) {
+      feed();
+    } else {
+      CHECK(reader->done() || !batch.records.empty());
+    }
     CHECK(batch.bytes < limits.bytes || batch.bytes - batch.records.back().size < limits.bytes);
   }
   CHECK(reader->done());
@@ -164,6 +178,75 @@ TEST(many_chunks_of_records_are_read) {
 
 TEST(records_larger_than_a_chunk_are_read) {
   check_reads_whole(Sample({10, kChunk, 10, 3 * kChunk + 1, 0, kChunk - 16, kChunk - 15, 4 * kChunk, 5}));
+}
+
+TEST(stretches_that_are_fed_give_what_the_reader_reads_itself) {
+  const Sample sound({5, 0, 23, 1, 300, 0, 12, 40});
+  std::vector<Bytes> files = {sound.file};
+  for (size_t size = 0; size < sound.file.size(); ++size) {
+    files.emplace_back(sound.file.begin(), sound.file.begin() + static_cast<ptrdiff_t>(size));
+    Bytes flipped = sound.file;
+    flipped[size] ^= 4;
+    files.push_back(flipped);
+  }
+  for (const Bytes& file : files) {
+    for (Limits limits : {Limits{}, Limits{1}, Limits{1000, 25}}) {
+      const Found alone = read(file, OnDamage::kStop, limits);
+      for (size_t stretch : {1, 5, 11, 12, 13, 17, 100, 1000}) {
+        const Found fed = read(file, OnDamage::kStop, limits, stretch);
+        CHECK(fed.records == alone.records);
+        CHECK_EQ(fed.fault.what, alone.fault.what);
+        CHECK_EQ(fed.fault.record, alone.fault.record);
+        if (!CHECK_EQ(fed.fault.offset, alone.fault.offset)) return;
+      }
+    }
+  }
+}
+
+TEST(a_file_that_shrank_ends_with_a_fault_where_its_bytes_end) {
+  const Sample sample({100, 100, 100});
+  const File file(sample.file);
+  std::unique_ptr<RecordReader> reader;
+  CHECK(!RecordReader::open(file.path(), Compression::kAuto, OnDamage::kStop, reader));
+  file.cut(150);
+  reader->feed(reader->read_stretch(0, sample.file.size()));
+  RecordBatch batch;
+  const Fault fault = reader->next(10, SIZE_MAX, batch);
+  CHECK_EQ(batch.records.size(), 1);
+  CHECK(reader->done());
+  CHECK_EQ(fault.kind, FaultKind::kCorrupt);
+  CHECK_EQ(fault.record, 1);
+  CHECK_EQ(fault.offset, 116);
+}
+
+TEST(a_batch_is_split_into_what_it_was_joined_from) {
+  const Sample one({3, 5, 7}), two({11, 13});
+  RecordBatch whole;
+  for (const Sample* sample : {&one, &two}) {
+    const File file(sample->file);
+    std::unique_ptr<RecordReader> reader;
+    CHECK(!RecordReader::open(file.path(), Compression::kAuto, OnDamage::kStop, reader));
+    CHECK(!reader->next(10, SIZE_MAX, whole));
+  }
+  for (size_t at = 0; at <= 5; ++at) {
+    RecordBatch front, rest;
+    front.append(whole);
+    front.skip(Fault::corrupt("a note at the end"));
+    rest = front.split(at, 0);
+    CHECK_EQ(front.records.size(), at);
+    CHECK_EQ(rest.records.size(), 5 - at);
+    CHECK_EQ(rest.skipped_at, std::vector<size_t>{5 - at});
+    CHECK(front.skipped.empty() && front.skipped_at.empty());
+    CHECK_EQ(rest.chunks.size(), at < 3 ? 2 : at < 5 ? 1 : 0);
+    for (size_t i = at; i < 5; ++i) CHECK_EQ(rest.path_of(i - at), whole.path_of(i));
+    CHECK_EQ(front.bytes + rest.bytes, whole.bytes);
+    front.append(rest);
+    CHECK_EQ(front.bytes, whole.bytes);
+    for (size_t i = 0; i < 5; ++i) {
+      CHECK_EQ(front.records[i].data, whole.records[i].data);
+      CHECK_EQ(front.path_of(i), whole.path_of(i));
+    }
+  }
 }
 
 TEST(a_file_cut_at_any_byte_gives_the_whole_records_in_front_of_the_cut) {
