@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.workloads import Workload
 
-ROWS = {"limit": [{"buffer_kb": size} for size in (256, 64, 128, 512, 1024, 4096)]}
+ROWS = {"limit": [{"buffer_kb": size} for size in (256, 128, 1024, 4096)]}
 
 
 def read(workload: Workload, buffer_kb: int) -> int:

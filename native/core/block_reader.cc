@@ -15,6 +15,9 @@ namespace {
 // Records this large make short blocks, whatever `rows` says: memory is bounded by bytes.
 constexpr size_t kMaxBlockBytes = size_t{64} << 20;
 
+// What one thread alone reads before it decodes it: about a chunk of the reader's.
+constexpr size_t kChunkBytes = size_t{256} << 10;
+
 // Several threads share the work in tickets of at least so many bytes, to meet less often.
 constexpr size_t kTicketBytes = size_t{512} << 10;
 
@@ -24,11 +27,9 @@ size_t stored_bytes(const RecordBatch& batch) { return batch.bytes + batch.recor
 Fault out_of_memory() { return Fault::io("there is no memory left for the next block", ENOMEM); }
 
 // Decodes records `first` to `last` of the batch, up to the first fault.
-DecodedBlock decode_records(ExampleDecoder& decoder, const RecordBatch& batch, size_t first, size_t last,
-                            const ReadOptions& options) {
+void add_records(ExampleDecoder& decoder, const RecordBatch& batch, size_t first, size_t last,
+                 const ReadOptions& options, DecodedBlock& block) {
   const bool check = options.verify && !options.skip;  // a reader that skips has checked them already
-  DecodedBlock block;
-  decoder.begin(last - first);
   for (size_t i = first; i < last; ++i) {
     const RecordView& record = batch.records[i];
     const bool sound = !check || payload_holds(record);
@@ -43,11 +44,13 @@ DecodedBlock decode_records(ExampleDecoder& decoder, const RecordBatch& batch, s
       continue;
     }
     block.fault = std::move(fault);
-    break;
+    return;
   }
+}
+
+void finish_block(ExampleDecoder& decoder, DecodedBlock& block) {
   block.rows = decoder.rows();
   block.columns = decoder.finish();
-  return block;
 }
 
 }  // namespace
@@ -84,6 +87,30 @@ void BlockReader::Found::clear() {
 bool BlockReader::Found::is_cut() const {
   const Cut last = cuts.empty() ? Cut{0, 0} : cuts.back();
   return last.records == batch.records.size() && last.notes == batch.skipped.size();
+}
+
+bool BlockReader::read_alone(DecodedBlock& block) {
+  decoder_.begin(std::min(options_.rows, rows_before_));
+  size_t records = 0, bytes = 0, notes = 0;
+  while (records < options_.rows && bytes < kMaxBlockBytes && notes < kMaxSkipped && !block.fault) {
+    Claim claim = find_work(0);
+    block.fault = std::move(claim.fault);
+    if (!claim.reader) break;
+    RecordBatch& batch = found_.batch;
+    batch.clear();
+    // A chunk at a time: it is decoded while it is in the cache, and its memory serves for the next.
+    const size_t max_bytes = std::min(kChunkBytes, kMaxBlockBytes - bytes);
+    Fault end = claim.reader->next(options_.rows - records, max_bytes, batch);
+    records += batch.records.size();
+    bytes += batch.bytes;
+    notes += batch.skipped.size();
+    add_records(decoder_, batch, 0, batch.records.size(), options_, block);
+    std::move(batch.skipped.begin(), batch.skipped.end(), std::back_inserter(block.skipped));
+    if (!block.fault) block.fault = std::move(end);
+  }
+  rows_before_ = records;
+  finish_block(decoder_, block);
+  return records != 0 || notes != 0 || block.fault;
 }
 
 bool BlockReader::may_claim() const {
@@ -176,7 +203,6 @@ bool BlockReader::walk_on(Claim& claim, Found& found) {
     return true;
   }
   const bool fed = claim.size != 0;
-  const size_t enough = options_.threads < 2 ? 0 : kTicketBytes;
   if (fed) claim.reader->feed(std::move(claim.stretch));
   RecordBatch& batch = found.batch;
   size_t max_records = options_.rows;
@@ -191,7 +217,7 @@ bool BlockReader::walk_on(Claim& claim, Found& found) {
     max_records = batch.records.size() + options_.rows;
     max_bytes = batch.bytes + kMaxBlockBytes;
     // Notes are counted by the batch, so a block that has any is the last one.
-    if (!fed && (batch.bytes >= enough || !batch.skipped.empty())) return false;
+    if (!fed && (batch.bytes >= kTicketBytes || !batch.skipped.empty())) return false;
   }
 }
 
@@ -199,8 +225,10 @@ BlockReader::Ticket BlockReader::decode(ExampleDecoder& decoder, Found& found) c
   Ticket ticket;
   Cut from{0, 0};
   for (const Cut& to : found.cuts) {
-    DecodedBlock& block =
-        ticket.emplace_back(decode_records(decoder, found.batch, from.records, to.records, options_));
+    DecodedBlock& block = ticket.emplace_back();
+    decoder.begin(to.records - from.records);
+    add_records(decoder, found.batch, from.records, to.records, options_, block);
+    finish_block(decoder, block);
     for (size_t note = from.notes; note < to.notes; ++note)
       block.skipped.push_back(std::move(found.batch.skipped[note]));
     if (block.fault) break;
@@ -257,6 +285,12 @@ void BlockReader::work() {
 
 BlockReader::Outcome BlockReader::next(std::chrono::milliseconds patience, DecodedBlock& out) {
   if (ended_) return Outcome::kEnd;
+  if (options_.threads < 2) {
+    out = {};
+    if (!read_alone(out)) return Outcome::kEnd;
+    ended_ = static_cast<bool>(out.fault);
+    return Outcome::kBlock;
+  }
   while (taken_.empty()) {
     Lock state(state_);
     if (!claimed_) {

@@ -85,6 +85,9 @@ class BlockReader {
   using Ticket = std::vector<DecodedBlock>;
   using Lock = std::unique_lock<std::mutex>;  // of state_
 
+  // The next block, by the caller's thread alone; false at the end of the data.
+  bool read_alone(DecodedBlock& block);
+
   // May a thread claim a ticket now? Under state_, as all that takes a Lock.
   bool may_claim() const;
   uint64_t next_ticket() const { return first_ticket_ + slots_.size(); }
@@ -135,6 +138,7 @@ class BlockReader {
   // The caller's.
   ExampleDecoder decoder_;
   Found found_;
+  size_t rows_before_ = 256;        // what the last block had, for the next one
   std::optional<Claim> claimed_;    // a ticket whose turn has not come
   std::deque<DecodedBlock> taken_;  // blocks of the ticket that is being handed out
   bool ended_ = false;              // a fault was handed out

@@ -192,7 +192,8 @@ RecordReader::Taken RecordReader::take_record(RecordBatch& batch, Damage& damage
     damage.cut_short = true;
     return Taken::kDamaged;
   };
-  const std::optional<uint64_t> known = left();
+  const bool here_already = held() >= kFraming && length <= held() - kFraming;
+  const std::optional<uint64_t> known = here_already ? held() : left();
   if (known && (*known < kFraming || length > *known - kFraming)) return too_long(*known - kHeaderSize);
   if (!known && length > kMaxUnknown) {
     damage.why = format("it claims %" PRIu64 " bytes of payload, more than any record has", length);
