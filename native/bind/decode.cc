@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
@@ -8,12 +9,15 @@
 #include <numeric>
 #include <optional>
 #include <stdexcept>
+#include <tuple>
 
 #include "bind/arrays.h"
 #include "bind/bind.h"
 #include "bind/compression.h"
 #include "bind/faults.h"
 #include "core/block_reader.h"
+#include "core/point_reader.h"
+#include "core/read_ahead.h"
 #include "core/tensor_proto.h"
 
 namespace feedline::bind {
@@ -86,6 +90,15 @@ class PySchema {
     if (plan.one_array || (feature.layout == Layout::kSteps && !strings)) plan.inner = std::move(shape);
     (in_list ? schema_->lists : schema_->features).push_back(std::move(feature));
     (in_list ? list_plans_ : plans_).push_back(std::move(plan));
+  }
+
+  // Records as they are, in one column of strings.
+  void add_whole() {
+    Feature record;
+    record.kind = ValueKind::kBytes;
+    schema_->whole = true;
+    schema_->features.push_back(std::move(record));
+    plans_.push_back({dtype_of<uint8_t>(), {}, false});
   }
 
   std::shared_ptr<const Schema> schema() const { return schema_; }
@@ -168,32 +181,95 @@ std::vector<std::string> to_strings(const std::vector<nb::bytes>& names) {
   return strings;
 }
 
-class PyBlockReader {
+nb::object to_python(const std::optional<Start>& place) {
+  if (!place) return nb::none();
+  return nb::make_tuple(place->file, place->offset, place->number);
+}
+
+// `Reader` is a BlockReader or a ReadAhead.
+template <class Reader>
+class PyReader {
  public:
-  PyBlockReader(const std::vector<nb::bytes>& files, PySchema schema, size_t rows, size_t threads,
-                bool verify, bool skip, const std::string& compression)
-      : schema_(std::move(schema)),
-        reader_(to_strings(files), schema_.schema(),
-                ReadOptions{compression_from(compression), rows, threads, verify, skip, &signalled}) {}
+  PyReader(const std::vector<nb::bytes>& files, PySchema schema, size_t rows, size_t threads, bool verify,
+           bool skip, const std::string& compression, std::tuple<size_t, uint64_t, int64_t> start,
+           size_t block_bytes)
+      : schema_(std::move(schema)) {
+    const Start from{std::get<0>(start), std::get<1>(start), std::get<2>(start)};
+    const ReadOptions options{
+        compression_from(compression), rows, threads, verify, skip, &signalled, from, block_bytes};
+    reader_ = std::make_unique<Reader>(to_strings(files), schema_.schema(), options);
+  }
+  ~PyReader() { close(); }
 
   nb::object next() {
     DecodedBlock block;
-    while (true) {
+    while (reader_) {
       BlockReader::Outcome outcome;
       {
         nb::gil_scoped_release release;
-        outcome = reader_.next(std::chrono::milliseconds(50), block);
+        outcome = reader_->next(std::chrono::milliseconds(50), block);
       }
       raise_signalled();
-      if (outcome == BlockReader::Outcome::kEnd) return nb::none();
-      if (outcome == BlockReader::Outcome::kBlock) return block_to_python(schema_, std::move(block));
+      if (outcome == BlockReader::Outcome::kEnd) break;
+      if (outcome == BlockReader::Outcome::kBlock) {
+        const nb::object next = to_python(block.next), resume = to_python(block.resume);
+        return nb::make_tuple(block_to_python(schema_, std::move(block)), next, resume);
+      }
       if (PyErr_CheckSignals() != 0) throw nb::python_error();
     }
+    return nb::none();
+  }
+
+  void close() {
+    nb::gil_scoped_release release;
+    reader_.reset();
+  }
+
+  static void bind(nb::module_& module, const char* name, const char* what) {
+    nb::class_<PyReader>(module, name, what)
+        .def(nb::init<const std::vector<nb::bytes>&, PySchema, size_t, size_t, bool, bool, const std::string&,
+                      std::tuple<size_t, uint64_t, int64_t>, size_t>(),
+             nb::arg("files"), nb::arg("schema"), nb::arg("rows"), nb::arg("threads"), nb::arg("verify"),
+             nb::arg("skip"), nb::arg("compression"), nb::arg("start"), nb::arg("block_bytes"))
+        .def("next", &PyReader::next,
+             "((rows, columns, skipped, fault or None), where the records after these begin, where to go on "
+             "after a fault), or None at the end. A place is file, offset and record, or None.")
+        .def("close", &PyReader::close);
   }
 
  private:
   PySchema schema_;
-  BlockReader reader_;
+  std::unique_ptr<Reader> reader_;
+};
+
+// Records by their place, for random access.
+class PyPointReader {
+ public:
+  PyPointReader(const std::vector<nb::bytes>& files, PySchema schema, bool verify)
+      : schema_(std::move(schema)), reader_(to_strings(files), schema_.schema(), verify) {}
+
+  nb::tuple read(const In<int64_t>& files, const In<uint64_t>& offsets, const In<uint64_t>& sizes,
+                 const In<int64_t>& numbers) {
+    const size_t count = files.size();
+    if (offsets.size() != count || sizes.size() != count || numbers.size() != count)
+      throw nb::value_error("files, offsets, sizes and numbers must have one length");
+    DecodedBlock block;
+    {
+      nb::gil_scoped_release release;
+      std::vector<RecordPlace> places;
+      places.reserve(count);
+      for (size_t i = 0; i < count; ++i) {
+        places.push_back(
+            {static_cast<size_t>(files.data()[i]), offsets.data()[i], sizes.data()[i], numbers.data()[i]});
+      }
+      block = reader_.read(places);
+    }
+    return block_to_python(schema_, std::move(block));
+  }
+
+ private:
+  PySchema schema_;
+  PointReader reader_;
 };
 
 }  // namespace
@@ -203,18 +279,21 @@ void bind_decode(nb::module_& module) {
       .def(nb::init<>())
       .def("add", &PySchema::add, nb::arg("name"), nb::arg("key"), nb::arg("layout"), nb::arg("kind"),
            nb::arg("dtype"), nb::arg("shape"), nb::arg("required"), nb::arg("default_numbers").none(),
-           nb::arg("default_strings").none(), nb::arg("in_list"));
+           nb::arg("default_strings").none(), nb::arg("in_list"))
+      .def("add_whole", &PySchema::add_whole, "Records as they are, in one column of strings.");
 
   nb::class_<PyDecoder>(module, "Decoder", "Examples in memory -> columns.")
       .def(nb::init<PySchema>(), nb::arg("schema"))
       .def("decode", &PyDecoder::decode, nb::arg("records"), "(rows, columns, [], fault or None)");
 
-  nb::class_<PyBlockReader>(module, "BlockReader", "TFRecord files -> columns.")
-      .def(
-          nb::init<const std::vector<nb::bytes>&, PySchema, size_t, size_t, bool, bool, const std::string&>(),
-          nb::arg("files"), nb::arg("schema"), nb::arg("rows"), nb::arg("threads"), nb::arg("verify"),
-          nb::arg("skip"), nb::arg("compression"))
-      .def("next", &PyBlockReader::next, "(rows, columns, skipped, fault or None), or None at the end.");
+  PyReader<BlockReader>::bind(module, "BlockReader", "TFRecord files -> columns, by `threads` threads.");
+  nb::class_<PyPointReader>(module, "PointReader", "Single records of plain files -> columns.")
+      .def(nb::init<const std::vector<nb::bytes>&, PySchema, bool>(), nb::arg("files"), nb::arg("schema"),
+           nb::arg("verify"))
+      .def("read", &PyPointReader::read, nb::arg("files"), nb::arg("offsets"), nb::arg("sizes"),
+           nb::arg("numbers"), "(rows, columns, [], fault or None)");
+  PyReader<ReadAhead>::bind(
+      module, "ReadAhead", "The same for many readers at once: one block ahead, by threads that they share.");
 }
 
 }  // namespace feedline::bind

@@ -12,9 +12,6 @@ namespace feedline {
 
 namespace {
 
-// Records this large make short blocks, whatever `rows` says: memory is bounded by bytes.
-constexpr size_t kMaxBlockBytes = size_t{64} << 20;
-
 // What one thread alone reads before it decodes it: about a chunk of the reader's.
 constexpr size_t kChunkBytes = size_t{256} << 10;
 
@@ -30,6 +27,7 @@ Fault out_of_memory() { return Fault::io("there is no memory left for the next b
 void add_records(ExampleDecoder& decoder, const RecordBatch& batch, size_t first, size_t last,
                  const ReadOptions& options, DecodedBlock& block) {
   const bool check = options.verify && !options.skip;  // a reader that skips has checked them already
+  if (first < last) block.next = batch.after(last - 1);
   for (size_t i = first; i < last; ++i) {
     const RecordView& record = batch.records[i];
     const bool sound = !check || payload_holds(record);
@@ -44,6 +42,9 @@ void add_records(ExampleDecoder& decoder, const RecordBatch& batch, size_t first
       continue;
     }
     block.fault = std::move(fault);
+    block.next.reset();
+    if (i > first) block.next = batch.after(i - 1);
+    block.resume = batch.after(i);
     return;
   }
 }
@@ -57,7 +58,11 @@ void finish_block(ExampleDecoder& decoder, DecodedBlock& block) {
 
 BlockReader::BlockReader(std::vector<std::string> files, std::shared_ptr<const Schema> schema,
                          const ReadOptions& options)
-    : files_(std::move(files)), schema_(std::move(schema)), options_(options), decoder_(schema_) {
+    : files_(std::move(files)),
+      schema_(std::move(schema)),
+      options_(options),
+      next_file_(options.start.file),
+      decoder_(schema_) {
   if (options_.threads < 2) return;
   try {
     for (size_t i = 1; i < options_.threads; ++i) workers_.emplace_back([this] { work(); });
@@ -92,21 +97,27 @@ bool BlockReader::Found::is_cut() const {
 bool BlockReader::read_alone(DecodedBlock& block) {
   decoder_.begin(std::min(options_.rows, rows_before_));
   size_t records = 0, bytes = 0, notes = 0;
-  while (records < options_.rows && bytes < kMaxBlockBytes && notes < kMaxSkipped && !block.fault) {
+  while (records < options_.rows && bytes < options_.block_bytes && notes < kMaxSkipped && !block.fault) {
     Claim claim = find_work(0);
-    block.fault = std::move(claim.fault);
-    if (!claim.reader) break;
+    if (!claim.reader) {
+      if (claim.fault) block.resume = claim.after_fault;
+      block.fault = std::move(claim.fault);
+      break;
+    }
     RecordBatch& batch = found_.batch;
     batch.clear();
     // A chunk at a time: it is decoded while it is in the cache, and its memory serves for the next.
-    const size_t max_bytes = std::min(kChunkBytes, kMaxBlockBytes - bytes);
+    const size_t max_bytes = std::min(kChunkBytes, options_.block_bytes - bytes);
     Fault end = claim.reader->next(options_.rows - records, max_bytes, batch);
     records += batch.records.size();
     bytes += batch.bytes;
     notes += batch.skipped.size();
     add_records(decoder_, batch, 0, batch.records.size(), options_, block);
     std::move(batch.skipped.begin(), batch.skipped.end(), std::back_inserter(block.skipped));
-    if (!block.fault) block.fault = std::move(end);
+    if (end && !block.fault) {
+      block.fault = std::move(end);
+      block.resume = Start{claim.reader->file() + 1};
+    }
   }
   rows_before_ = records;
   finish_block(decoder_, block);
@@ -121,7 +132,7 @@ bool BlockReader::may_claim() const {
 BlockReader::Claim BlockReader::claim(Lock& state, bool caller) {
   claiming_ = true;
   caller_claims_ = caller;
-  const size_t stretch = std::clamp(block_bytes_, kTicketBytes, kMaxBlockBytes);
+  const size_t stretch = std::clamp(block_bytes_, kTicketBytes, std::max(kTicketBytes, options_.block_bytes));
   state.unlock();
   Claim claim = find_work(stretch);
   state.lock();
@@ -137,6 +148,7 @@ BlockReader::Claim BlockReader::claim(Lock& state, bool caller) {
   try {
     claim.stretch = claim.reader->read_stretch(claim.offset, claim.size);
   } catch (const std::bad_alloc&) {
+    claim.after_fault = Start{claim.reader->file() + 1};
     claim.reader.reset();
     claim.fault = out_of_memory();
   }
@@ -161,21 +173,25 @@ BlockReader::Claim BlockReader::find_work(size_t stretch) {
       return claim;
     }
     reader_.reset();
-    if (next_file_ == files_.size()) return claim;
+    if (next_file_ >= files_.size()) return claim;
     const auto on_damage = !options_.skip    ? RecordReader::OnDamage::kStop
                            : options_.verify ? RecordReader::OnDamage::kResync
                                              : RecordReader::OnDamage::kResyncHeaders;
+    const Start start = next_file_ == options_.start.file ? options_.start : Start{next_file_};
     try {
       std::unique_ptr<RecordReader> opened;
-      claim.fault = RecordReader::open(files_[next_file_++], options_.compression, on_damage, opened,
-                                       [this] { return interrupted(); });
+      claim.fault = RecordReader::open(
+          files_[next_file_], options_.compression, on_damage, opened, [this] { return interrupted(); },
+          start);
       reader_ = std::move(opened);
+      ++next_file_;
     } catch (const std::bad_alloc&) {
       claim.fault = out_of_memory();
     }
+    claim.after_fault = Start{next_file_};
     if (claim.fault) return claim;
     next_stretch_.reset();
-    if (options_.threads > 1 && !options_.skip && reader_->source().size()) next_stretch_ = 0;
+    if (options_.threads > 1 && !options_.skip && reader_->source().size()) next_stretch_ = start.offset;
   }
 }
 
@@ -200,13 +216,15 @@ void BlockReader::walk(Claim& claim, Found& found) {
 bool BlockReader::walk_on(Claim& claim, Found& found) {
   if (!claim.reader) {
     found.end = std::move(claim.fault);
+    found.after_end = claim.after_fault;
     return true;
   }
+  found.after_end = Start{claim.reader->file() + 1};
   const bool fed = claim.size != 0;
   if (fed) claim.reader->feed(std::move(claim.stretch));
   RecordBatch& batch = found.batch;
   size_t max_records = options_.rows;
-  size_t max_bytes = kMaxBlockBytes;
+  size_t max_bytes = options_.block_bytes;
   while (true) {
     found.end = claim.reader->next(max_records, max_bytes, batch);
     if (found.end) return true;
@@ -215,7 +233,7 @@ bool BlockReader::walk_on(Claim& claim, Found& found) {
     if (!complete) return false;  // the file ends, or the stretch
     found.cut();
     max_records = batch.records.size() + options_.rows;
-    max_bytes = batch.bytes + kMaxBlockBytes;
+    max_bytes = batch.bytes + options_.block_bytes;
     // Notes are counted by the batch, so a block that has any is the last one.
     if (!fed && (batch.bytes >= kTicketBytes || !batch.skipped.empty())) return false;
   }
@@ -234,7 +252,10 @@ BlockReader::Ticket BlockReader::decode(ExampleDecoder& decoder, Found& found) c
     if (block.fault) break;
     from = to;
   }
-  if (found.end && !ticket.back().fault) ticket.back().fault = std::move(found.end);
+  if (found.end && !ticket.back().fault) {
+    ticket.back().fault = std::move(found.end);
+    ticket.back().resume = found.after_end;
+  }
   // The chunks go back to the pool before the next ones are asked for.
   found.clear();
   return ticket;

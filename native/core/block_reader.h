@@ -30,8 +30,10 @@ namespace feedline {
 struct DecodedBlock {
   size_t rows = 0;
   std::vector<Column> columns;
-  std::vector<Fault> skipped;  // what was passed over, when damage is to be skipped
-  Fault fault;                 // what ends the stream after these rows
+  std::vector<Fault> skipped;   // what was passed over, when damage is to be skipped
+  Fault fault;                  // what ends the stream after these rows
+  std::optional<Start> next;    // where the records after these rows begin, unless there were none
+  std::optional<Start> resume;  // after a fault: where to go on past it
 };
 
 struct ReadOptions {
@@ -41,6 +43,9 @@ struct ReadOptions {
   bool verify = true;                     // check the payloads' checksums
   bool skip = false;                      // pass over what is damaged
   ByteSource::Interrupted interrupted{};  // asked in the caller's thread only
+  Start start{};                          // of the records: start.file is an index into the files
+  size_t block_bytes =
+      size_t{64} << 20;  // of payloads in a block, about: it ends there before it has its rows
 };
 
 class BlockReader {
@@ -56,6 +61,9 @@ class BlockReader {
   // fault is the last one.
   Outcome next(std::chrono::milliseconds patience, DecodedBlock& out);
 
+  // From any thread: what waits in next() for a pipe gives up.
+  void interrupt() noexcept { stopping_ = true; }
+
  private:
   // Where a block ends in a batch.
   struct Cut {
@@ -67,6 +75,7 @@ class BlockReader {
     RecordBatch batch;
     std::vector<Cut> cuts;
     Fault end;
+    Start after_end;  // where to go on past it
 
     void clear();
     bool is_cut() const;  // nothing follows the last cut
@@ -81,6 +90,7 @@ class BlockReader {
     size_t size = 0;
     Stretch stretch;
     Fault fault;
+    Start after_fault;
   };
   using Ticket = std::vector<DecodedBlock>;
   using Lock = std::unique_lock<std::mutex>;  // of state_
@@ -126,7 +136,7 @@ class BlockReader {
   std::vector<std::thread> workers_;
 
   // The claiming thread's.
-  size_t next_file_ = 0;
+  size_t next_file_;
   std::shared_ptr<RecordReader> reader_;
   std::optional<uint64_t> next_stretch_;  // where it begins, if the file is read in stretches
   bool caller_claims_ = true;             // it is the caller's thread

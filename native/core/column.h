@@ -40,6 +40,8 @@ class ColumnBuilder {
   }
   bool add_list(wire::Cursor feature_list);
   bool add_missing();
+  // For a column of one string a row.
+  void add_string(std::string_view text) { push_string(text); }
   void cut(size_t rows);
 
   Fault& fault() noexcept { return fault_; }

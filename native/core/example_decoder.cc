@@ -136,6 +136,10 @@ bool ExampleDecoder::add(std::span<const uint8_t> record) {
 }
 
 bool ExampleDecoder::add_row(std::span<const uint8_t> record) {
+  if (schema_->whole) {
+    columns_[0].add_string({reinterpret_cast<const char*>(record.data()), record.size()});
+    return true;
+  }
   features_.clear();
   lists_.clear();
   Cursor message(record.data(), record.size());

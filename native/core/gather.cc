@@ -50,6 +50,23 @@ Flaw gather_large(const Rows& rows, std::span<const int64_t> indices, uint8_t* o
   return {};
 }
 
+// Where pick `i` lies, or nullptr.
+const uint8_t* find_pick(std::span<const Rows> sources, std::span<const int64_t> which,
+                         std::span<const int64_t> rows, size_t i, Flaw& flaw) noexcept {
+  const int64_t source = which[i];
+  if (outside(source, static_cast<int64_t>(sources.size()))) {
+    flaw = {Flaw::Kind::kSource, static_cast<int64_t>(i), source};
+    return nullptr;
+  }
+  const Rows& from = sources[static_cast<size_t>(source)];
+  const int64_t row = rows[i];
+  if (outside(row, from.count)) {
+    flaw = bad_index(i, row);
+    return nullptr;
+  }
+  return from.data + row * from.stride;
+}
+
 struct Range {
   int64_t begin = 0;
   int64_t end = 0;
@@ -105,6 +122,21 @@ Flaw gather_rows(const Rows& rows, std::span<const int64_t> indices, uint8_t* ou
     default:
       return gather_large(rows, indices, out);
   }
+}
+
+Flaw gather_picks(std::span<const Rows> sources, size_t bytes, std::span<const int64_t> which,
+                  std::span<const int64_t> rows, uint8_t* out) noexcept {
+  Flaw flaw, ahead;
+  for (size_t i = 0; i < which.size(); ++i) {
+    if (i + kAhead < which.size()) {
+      if (const uint8_t* next = find_pick(sources, which, rows, i + kAhead, ahead)) prefetch(next, bytes);
+    }
+    const uint8_t* const row = find_pick(sources, which, rows, i, flaw);
+    if (flaw) return flaw;
+    // Rows of no bytes may have no memory either.
+    if (bytes != 0) std::memcpy(out + i * bytes, row, bytes);
+  }
+  return {};
 }
 
 Flaw gather_offsets(const Ranges& ranges, std::span<const int64_t> indices, Buffer& out) {

@@ -35,10 +35,15 @@ std::string format(const char* pattern, Args... args) {
 
 }  // namespace
 
-const std::string& RecordBatch::path_of(size_t record) const {
+const RecordBatch::Run& RecordBatch::run_of(size_t record) const {
   auto after = std::upper_bound(runs.begin(), runs.end(), record,
                                 [](size_t index, const Run& run) { return index < run.first; });
-  return *std::prev(after)->path;
+  return *std::prev(after);
+}
+
+Start RecordBatch::after(size_t record) const {
+  const RecordView& view = records[record];
+  return {run_of(record).file, view.offset + kFraming + view.size, view.number + 1};
 }
 
 void RecordBatch::skip(Fault fault) {
@@ -48,7 +53,7 @@ void RecordBatch::skip(Fault fault) {
 
 void RecordBatch::append(const RecordBatch& more) {
   const size_t records_before = records.size();
-  for (const Run& run : more.runs) runs.push_back({records_before + run.first, run.path});
+  for (const Run& run : more.runs) runs.push_back({records_before + run.first, run.path, run.file});
   for (size_t at : more.skipped_at) skipped_at.push_back(records_before + at);
   records.insert(records.end(), more.records.begin(), more.records.end());
   chunks.insert(chunks.end(), more.chunks.begin(), more.chunks.end());
@@ -62,7 +67,7 @@ RecordBatch RecordBatch::split(size_t first_record, size_t first_note) {
   for (const RecordView& record : rest.records) rest.bytes += static_cast<size_t>(record.size);
   for (const Run& run : runs) {
     if (run.first <= first_record) rest.runs.clear();
-    rest.runs.push_back({run.first - std::min(run.first, first_record), run.path});
+    rest.runs.push_back({run.first - std::min(run.first, first_record), run.path, run.file});
   }
   if (!rest.records.empty()) {
     // Chunks are in the order of their records.
@@ -105,30 +110,36 @@ Fault payload_fault(const RecordView& record) {
   return fault;
 }
 
-RecordReader::RecordReader(std::unique_ptr<ByteSource> source, std::string path, OnDamage on_damage)
+RecordReader::RecordReader(std::unique_ptr<ByteSource> source, std::string path, OnDamage on_damage,
+                           const Start& start)
     : source_(std::move(source)),
       size_(source_->size()),
       path_(std::make_shared<const std::string>(std::move(path))),
+      file_(start.file),
       on_damage_(on_damage),
-      chunk_(std::make_shared<Buffer>()) {}
+      chunk_(std::make_shared<Buffer>()),
+      offset_(start.offset),
+      number_(start.number) {}
 
 Fault RecordReader::open(const std::string& path, Compression compression, OnDamage on_damage,
-                         std::unique_ptr<RecordReader>& out, ByteSource::Interrupted interrupted) {
+                         std::unique_ptr<RecordReader>& out, ByteSource::Interrupted interrupted,
+                         const Start& start) {
   std::unique_ptr<ByteSource> source;
   Fault fault = ByteSource::open(path, compression, source, std::move(interrupted));
+  if (!fault && start.offset != 0) fault = source->skip(start.offset);
   if (fault) {
     fault.path = path;
     if (fault.kind == FaultKind::kCorrupt) fault.record = fault.offset = 0;
     return fault;
   }
-  out.reset(new RecordReader(std::move(source), path, on_damage));
+  out.reset(new RecordReader(std::move(source), path, on_damage, start));
   return {};
 }
 
 Fault RecordReader::next(size_t max_records, size_t max_bytes, RecordBatch& batch) {
   if (done_) return {};
   if (batch.runs.empty() || batch.runs.back().path != path_)
-    batch.runs.push_back({batch.records.size(), path_});
+    batch.runs.push_back({batch.records.size(), path_, file_});
   while (batch.records.size() < max_records && batch.bytes < max_bytes &&
          batch.skipped.size() < kMaxSkipped) {
     if (held() < kHeaderSize) {

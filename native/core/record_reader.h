@@ -28,6 +28,14 @@ struct RecordView {
   std::span<const uint8_t> payload() const noexcept { return {data, static_cast<size_t>(size)}; }
 };
 
+// Where to begin in a file: at the header at `offset`, which is that of record `number`. `file` is the
+// caller's own number for it.
+struct Start {
+  size_t file = 0;
+  uint64_t offset = 0;
+  int64_t number = 0;
+};
+
 // Notes of damage in one batch: a file of nothing else must not fill the memory with them.
 inline constexpr size_t kMaxSkipped = 4096;
 
@@ -36,6 +44,7 @@ struct RecordBatch {
   struct Run {  // the records from `first` up to the next run's come from `path`
     size_t first;
     std::shared_ptr<const std::string> path;
+    size_t file;  // as in Start
   };
 
   std::vector<RecordView> records;
@@ -45,12 +54,17 @@ struct RecordBatch {
   std::vector<size_t> skipped_at;  // for each: how many records of the batch are in front of it
   size_t bytes = 0;                // payload bytes in all
 
-  const std::string& path_of(size_t record) const;
+  const std::string& path_of(size_t record) const { return *run_of(record).path; }
+  // Where the record after this one begins.
+  Start after(size_t record) const;
   void skip(Fault fault);
   void append(const RecordBatch& more);
   // Takes what begins at a record and at a note off the end.
   RecordBatch split(size_t first_record, size_t first_note);
   void clear();
+
+ private:
+  const Run& run_of(size_t record) const;
 };
 
 // Bytes of a plain file that were read before it was their turn.
@@ -74,7 +88,8 @@ class RecordReader {
   };
 
   static Fault open(const std::string& path, Compression compression, OnDamage on_damage,
-                    std::unique_ptr<RecordReader>& out, ByteSource::Interrupted interrupted = {});
+                    std::unique_ptr<RecordReader>& out, ByteSource::Interrupted interrupted = {},
+                    const Start& start = {});
 
   // Appends records to `batch` until it holds `max_records`, `max_bytes` of payload or kMaxSkipped notes, or
   // the file ends (then `done()`). After a fault the reader is done; what was appended before is good.
@@ -97,10 +112,11 @@ class RecordReader {
   void feed(Stretch stretch);
 
   bool done() const noexcept { return done_; }
+  size_t file() const noexcept { return file_; }
   const ByteSource& source() const noexcept { return *source_; }
 
  private:
-  RecordReader(std::unique_ptr<ByteSource> source, std::string path, OnDamage on_damage);
+  RecordReader(std::unique_ptr<ByteSource> source, std::string path, OnDamage on_damage, const Start& start);
 
   size_t held() const noexcept { return end_ - at_; }
   const uint8_t* here() const noexcept { return chunk_->data() + at_; }
@@ -137,13 +153,14 @@ class RecordReader {
   std::unique_ptr<ByteSource> source_;
   const std::optional<uint64_t> size_;  // of the uncompressed file, where it is known
   std::shared_ptr<const std::string> path_;
+  const size_t file_;  // the caller's number for it
   OnDamage on_damage_;
 
   std::shared_ptr<Buffer> chunk_;
-  size_t at_ = 0;        // the next unread byte in chunk_
-  size_t end_ = 0;       // the end of the file's bytes in chunk_
-  uint64_t offset_ = 0;  // of `here()` in the uncompressed file
-  int64_t number_ = 0;   // of the next record
+  size_t at_ = 0;    // the next unread byte in chunk_
+  size_t end_ = 0;   // the end of the file's bytes in chunk_
+  uint64_t offset_;  // of `here()` in the uncompressed file
+  int64_t number_;   // of the next record
   bool exhausted_ = false;
   bool done_ = false;
   Fault broken_;  // what the source said when it failed; the bytes before it are still to be read

@@ -39,6 +39,7 @@ struct Feature {
 struct Schema {
   std::vector<Feature> features;  // of an Example, or of a SequenceExample's context
   std::vector<Feature> lists;     // of a SequenceExample's feature lists: kSteps or kVarLen
+  bool whole = false;             // records as they are: one feature, of strings, which is the record itself
 };
 
 }  // namespace feedline

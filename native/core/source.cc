@@ -278,6 +278,30 @@ Fault ByteSource::read(std::span<uint8_t> into, size_t& got) {
   return inflater_ ? inflater_->read(*this, into, got) : read_stored(into, got);
 }
 
+Fault ByteSource::skip(uint64_t bytes) {
+  uint64_t passed = 0;
+  if (regular_ && !inflater_) {
+    passed = std::min(bytes, file_size_);
+    if (::lseek(descriptor_, static_cast<off_t>(passed), SEEK_SET) < 0) return os_fault("cannot read", errno);
+    head_at_ = head_size_;
+    consumed_ = passed;
+  } else {
+    Buffer unwanted(kInputSize);
+    while (passed < bytes) {
+      size_t got = 0;
+      const size_t wanted = static_cast<size_t>(std::min<uint64_t>(unwanted.size(), bytes - passed));
+      if (Fault fault = read(unwanted.bytes().first(wanted), got)) return fault;
+      passed += got;
+      if (got < wanted) break;
+    }
+  }
+  if (passed == bytes) return {};
+  Fault fault = Fault::corrupt("the data ends at byte " + std::to_string(passed) + ", before byte " +
+                               std::to_string(bytes) + ", where reading was to go on");
+  fault.path = path_;
+  return fault;
+}
+
 Fault ByteSource::read_at(uint64_t offset, std::span<uint8_t> into, size_t& got) const {
   got = 0;
   if (!regular_ || inflater_) return os_fault("cannot read at an offset", ESPIPE);

@@ -34,6 +34,9 @@ class ByteSource {
   // of a fault are good; a damaged stream gives the same fault to every later read.
   Fault read(std::span<uint8_t> into, size_t& got);
 
+  // Goes `bytes` forward; a fault when the data ends before. Only in front of the first read().
+  Fault skip(uint64_t bytes);
+
   // Reads a plain regular file from `offset`, without moving read(). Short only at the end of the file.
   Fault read_at(uint64_t offset, std::span<uint8_t> into, size_t& got) const;
 

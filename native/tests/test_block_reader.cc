@@ -376,6 +376,70 @@ TEST(damage_at_a_seam_comes_after_the_rows_in_front_of_it) {
   }
 }
 
+TEST(reading_goes_on_from_after_any_block) {
+  Files files;
+  files.add_rows(50);
+  files.add_rows(0);
+  files.add_rows(40, /*gzip=*/true);
+  files.add(wide_rows(files, 300, 9000));
+  for (const size_t threads : {1, 3}) {
+    const auto whole = read_all(files.paths(), options(7, threads));
+    for (size_t i = 0; i < whole.size(); i += 3) {
+      if (!CHECK(whole[i].next.has_value())) return;
+      ReadOptions how = options(7, threads);
+      how.start = *whole[i].next;
+      const auto rest = read_all(files.paths(), how);
+      CHECK(std::equal(rest.begin(), rest.end(), whole.begin() + static_cast<ptrdiff_t>(i) + 1, whole.end(),
+                       [](const DecodedBlock& a, const DecodedBlock& b) { return same(a, b); }));
+    }
+  }
+}
+
+TEST(reading_goes_on_after_a_fault) {
+  const Damaged bad_payload(with_flipped_bit(framed(row(7)), 20)),
+      bad_header(with_flipped_bit(framed(row(7)), 2));
+  for (const size_t threads : {1, 3}) {
+    for (const bool header : {false, true}) {
+      const Damaged& damaged = header ? bad_header : bad_payload;
+      const auto blocks = read_all(damaged.files.paths(), options(7, threads));
+      if (!CHECK(blocks.back().resume.has_value())) return;
+      ReadOptions how = options(7, threads);
+      how.start = *blocks.back().resume;
+      // After a record that is damaged the next one is found; after a header, only the next file.
+      CHECK(ids(read_all(damaged.files.paths(), how)) == count_to(280, header ? 250 : 200));
+    }
+  }
+}
+
+TEST(a_start_behind_the_end_of_a_file_is_a_fault) {
+  Files files;
+  files.add_rows(10);
+  files.add_rows(10, /*gzip=*/true);
+  for (const size_t file : {0, 1}) {
+    ReadOptions how = options(7, 1);
+    how.start = {file, 1'000'000, 5};
+    const auto blocks = read_all(files.paths(), how);
+    CHECK_EQ(blocks.size(), 1);
+    CHECK(blocks[0].fault.what.find("before byte 1000000") != std::string::npos);
+    CHECK_EQ(blocks[0].fault.path, files.paths()[file]);
+  }
+}
+
+TEST(records_as_they_are) {
+  auto schema = std::make_shared<Schema>();
+  Feature record;
+  record.kind = ValueKind::kBytes;
+  schema->whole = true;
+  schema->features = {record};
+  Files files;
+  files.add(framed(text("one")) + framed({}) + framed(text("three")));
+  const auto blocks = read_all(files.paths(), options(7, 2), schema);
+  if (!CHECK_EQ(blocks.size(), 1)) return;
+  const Column& column = blocks[0].columns.at(0);
+  CHECK_EQ(std::string(column.data.as<char>(), column.data.size()), "onethree");
+  CHECK_EQ(column.strings.as<int64_t>()[2], 3);
+}
+
 TEST(a_schema_of_nothing_still_counts_rows) {
   Files files;
   files.add_rows(20);

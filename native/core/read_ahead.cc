@@ -1,0 +1,151 @@
+#include "core/read_ahead.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <new>
+#include <system_error>
+#include <thread>
+
+namespace feedline {
+
+namespace {
+
+// Threads that do what is put in, first come first served. They live as long as the process.
+class Pool {
+ public:
+  void put(std::function<void()> job) {
+    std::lock_guard lock(mutex_);
+    start();
+    jobs_.push_back(std::move(job));
+    waiting_.notify_one();
+  }
+
+ private:
+  static size_t cores() noexcept {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<size_t>(CPU_COUNT(&set)) : 1;
+  }
+
+  void start() {
+    if (threads_ != 0) return;
+    for (const size_t wanted = cores(); threads_ < wanted; ++threads_) {
+      try {
+        std::thread([this] { work(); }).detach();
+      } catch (const std::system_error&) {
+        // Without a thread, readers do their work themselves.
+        break;
+      }
+    }
+  }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      waiting_.wait(lock, [this] { return !jobs_.empty(); });
+      const std::function<void()> job = std::move(jobs_.front());
+      jobs_.pop_front();
+      lock.unlock();
+      job();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable waiting_;
+  std::deque<std::function<void()>> jobs_;
+  size_t threads_ = 0;
+};
+
+// Never destroyed: its threads may be at work when the static destructors run. A forked child, which has none
+// of them, gets a pool of its own.
+Pool& pool() {
+  static std::mutex mutex;
+  static Pool* shared = nullptr;
+  static pid_t owner = 0;
+  std::lock_guard lock(mutex);
+  if (owner != getpid()) {
+    shared = new Pool;
+    owner = getpid();
+  }
+  return *shared;
+}
+
+}  // namespace
+
+struct ReadAhead::Work : std::enable_shared_from_this<Work> {
+  enum class State { kWanted, kMaking, kMade };
+
+  // Makes the next block, unless somebody has begun to. Gives up the lock meanwhile.
+  void make(std::unique_lock<std::mutex>& lock, bool caller) {
+    if (state != State::kWanted || !reader) return;
+    state = State::kMaking;
+    caller_makes = caller;
+    lock.unlock();
+    block = {};
+    try {
+      outcome = reader->next(std::chrono::milliseconds(0), block);
+    } catch (const std::bad_alloc&) {
+      outcome = BlockReader::Outcome::kBlock;
+      block.fault = Fault::io("there is no memory left for the next block", ENOMEM);
+    }
+    lock.lock();
+    state = State::kMade;
+    changed.notify_all();
+  }
+
+  void make_ahead() {
+    pool().put([self = shared_from_this()] {
+      std::unique_lock lock(self->mutex);
+      self->make(lock, /*caller=*/false);
+    });
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  State state = State::kWanted;
+  // Of the thread that is making; else under the mutex.
+  std::unique_ptr<BlockReader> reader;  // none when closed
+  BlockReader::Outcome outcome = BlockReader::Outcome::kEnd;
+  DecodedBlock block;
+  bool caller_makes = false;
+};
+
+ReadAhead::ReadAhead(std::vector<std::string> files, std::shared_ptr<const Schema> schema,
+                     ReadOptions options)
+    : work_(std::make_shared<Work>()) {
+  options.threads = 1;
+  options.interrupted = [work = work_.get(), asked = options.interrupted] {
+    return work->caller_makes && asked && asked();
+  };
+  work_->reader = std::make_unique<BlockReader>(std::move(files), std::move(schema), options);
+  work_->make_ahead();
+}
+
+ReadAhead::~ReadAhead() {
+  work_->reader->interrupt();
+  std::unique_lock lock(work_->mutex);
+  work_->changed.wait(lock, [this] { return work_->state != Work::State::kMaking; });
+  // Now, and not when the job that may be in the pool lets go of it: so no file stays open.
+  work_->reader.reset();
+}
+
+BlockReader::Outcome ReadAhead::next(std::chrono::milliseconds patience, DecodedBlock& out) {
+  std::unique_lock lock(work_->mutex);
+  work_->make(lock, /*caller=*/true);
+  if (!work_->changed.wait_for(lock, patience, [this] { return work_->state == Work::State::kMade; }))
+    return BlockReader::Outcome::kWaiting;
+  if (work_->outcome != BlockReader::Outcome::kBlock) return work_->outcome;
+  out = std::move(work_->block);
+  work_->state = Work::State::kWanted;
+  lock.unlock();
+  work_->make_ahead();
+  return BlockReader::Outcome::kBlock;
+}
+
+}  // namespace feedline
