@@ -4,6 +4,7 @@ from typing import Any as _Any
 
 from feedline import records
 from feedline.block import Ragged
+from feedline.dataset import AUTOTUNE, Dataset
 from feedline.errors import (
     CacheError,
     CorruptRecord,
@@ -15,6 +16,8 @@ from feedline.errors import (
     WorkerError,
     WriteError,
 )
+from feedline.graph import INFINITE as INFINITE_CARDINALITY
+from feedline.graph import UNKNOWN as UNKNOWN_CARDINALITY
 from feedline.records import example
 from feedline.records.features import (
     FixedLenFeature,
@@ -27,8 +30,12 @@ from feedline.records.features import (
 )
 
 __all__ = [
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
     "CacheError",
     "CorruptRecord",
+    "Dataset",
     "FeedlineError",
     "FixedLenFeature",
     "FixedLenSequenceFeature",

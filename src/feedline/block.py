@@ -3,12 +3,16 @@
 Blocks are what moves through a pipeline. They are never changed: `slice` shares memory with the whole, `take`
 and `concat` copy, in native code, into memory of the pool. A row comes out as tf.data's as_numpy_iterator
 gives it: a NumPy scalar, bytes for a string, else an array.
+
+A block may also be rows picked out of others (`Sources`). They are copied when its columns are first looked
+at, and not at all when rows are picked out of it in turn: so steps that only reorder cost one copy together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from threading import Lock
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,7 +22,10 @@ from feedline.errors import UsageError
 from feedline.spec import as_leaf, dtype_name
 from feedline.structure import Structure, flatten
 
-__all__ = ["Block", "Bytes", "Column", "Objects", "Ragged"]
+__all__ = ["Block", "Bytes", "Column", "Objects", "Ragged", "Sources"]
+
+
+Indices: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Block:
@@ -33,11 +40,12 @@ class Block:
     {'x': array([2., 1.], dtype=float32), 'name': array([b'bc', b'a'], dtype=object)}
     """
 
-    __slots__ = ("columns", "rows", "structure")
+    __slots__ = ("_columns", "_picks", "rows", "structure")
 
     structure: Structure
-    columns: tuple[Column, ...]
     rows: int
+    _columns: tuple[Column, ...] | None
+    _picks: _Picks | None  # where the columns come from, until they are there
 
     def __init__(self, structure: Structure, columns: Sequence[Column], rows: int) -> None:
         if len(columns) != structure.leaf_count:
@@ -48,14 +56,29 @@ class Block:
             except UsageError as error:
                 raise UsageError(f"{structure.paths()[number]}: {error}") from None
         self.structure = structure
-        self.columns = tuple(columns)
+        self._columns, self._picks = tuple(columns), None
         self.rows = rows
 
     @classmethod
     def _trusted(cls, structure: Structure, columns: Sequence[Column], rows: int) -> Block:
         block = cls.__new__(cls)
-        block.structure, block.columns, block.rows = structure, tuple(columns), rows
+        block.structure, block._columns, block.rows, block._picks = structure, tuple(columns), rows, None
         return block
+
+    @classmethod
+    def _picked(cls, structure: Structure, picks: _Picks) -> Block:
+        block = cls.__new__(cls)
+        block.structure, block._columns, block.rows, block._picks = structure, None, len(picks.rows), picks
+        return block
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        picks = self._picks
+        if picks is not None:
+            self._columns = picks.columns()
+            self._picks = None  # so that the blocks they came from can go; last, for other threads
+        assert self._columns is not None
+        return self._columns
 
     @classmethod
     def from_rows(cls, structure: Structure, rows: Sequence[Sequence[Any]]) -> Block:
@@ -102,6 +125,9 @@ class Block:
         """Rows begin to end, without a copy."""
         if not 0 <= begin <= end <= self.rows:
             raise UsageError(f"Block.slice({begin}, {end}): the block has rows 0 to {self.rows}.")
+        picks = self._picks
+        if picks is not None:
+            return Block._picked(self.structure, picks.at(slice(begin, end)))
         cut = [columns_.slice_of(column, begin, end) for column in self.columns]
         return Block._trusted(self.structure, cut, end - begin)
 
@@ -114,7 +140,11 @@ class Block:
                 f"not {given.dtype} of shape {given.shape}."
             )
         wanted = np.ascontiguousarray(given, np.int64)
+        picks = self._picks
         try:
+            if picks is not None:
+                columns_.check_indices(wanted, self.rows)
+                return Block._picked(self.structure, picks.at(wanted))
             taken = [columns_.take(column, wanted) for column in self.columns]
             if not taken:
                 columns_.check_indices(wanted, self.rows)
@@ -132,8 +162,7 @@ class Block:
         """The elements, one by one."""
         if not self.columns:
             return (self.structure.unflatten(()) for _ in range(self.rows))
-        leaves = zip(*map(columns_.iter_rows, self.columns), strict=True)
-        return map(self.structure.unflatten, leaves)
+        return self.structure.unflatten_rows([columns_.iter_rows(column) for column in self.columns])
 
     def __len__(self) -> int:
         return self.rows
@@ -144,6 +173,10 @@ class Block:
 
     @property
     def nbytes(self) -> int:
+        """Of rows that were only picked yet, an estimate."""
+        picks = self._picks
+        if picks is not None:
+            return self.rows * picks.sources.row_bytes
         return sum(map(columns_.nbytes, self.columns))
 
     @property
@@ -161,6 +194,76 @@ class Block:
 
     def __repr__(self) -> str:
         return f"<Block, {self.rows} rows: {self.spec}>"
+
+
+class Sources:
+    """Blocks of one structure, out of which rows are picked. More may be added at any time.
+
+    >>> sources = Sources()
+    >>> which, rows = sources.add(Block.from_elements([10, 11]))
+    >>> which, rows = sources.add(Block.from_elements([20, 21]))
+    >>> sources.pick(np.array([1, 0, 1]), np.array([0, 1, 1])).as_batch()
+    array([20, 11, 21], dtype=int32)
+    """
+
+    __slots__ = ("_lock", "_numbers", "_pickers", "_ready", "blocks", "row_bytes", "structure")
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        self._pickers: list[columns_.Picker] = []
+        self._ready = 0  # blocks that the pickers know
+        self._lock = Lock()  # for those two: a block may be looked at in another thread than it was made in
+        self.row_bytes = 0
+        self.structure: Structure | None = None
+        self._numbers: dict[int, int] = {}  # of a block, by its id: `blocks` keeps it alive
+
+    def add(self, block: Block) -> tuple[Indices, Indices]:
+        """Where the block's rows are from now on: for each, the number of a source and the row there."""
+        if self.structure is None:
+            self.structure = block.structure
+            self._pickers = [columns_.Picker() for _ in range(block.structure.leaf_count)]
+            self.row_bytes = block.nbytes // max(1, block.rows)
+        elif block.structure != self.structure:
+            raise UsageError(f"{block.structure} does not fit {self.structure}.")
+        picks = block._picks
+        if picks is None:
+            return np.full(block.rows, self._number(block)), np.arange(block.rows)
+        numbers = np.array([self._number(source) for source in picks.sources.blocks])
+        return numbers[picks.which], picks.rows
+
+    def _number(self, block: Block) -> int:
+        number = self._numbers.get(id(block))
+        if number is None:
+            number = self._numbers[id(block)] = len(self.blocks)
+            self.blocks.append(block)
+        return number
+
+    def columns(self, which: Indices, rows: Indices) -> tuple[Column, ...]:
+        """The columns of `pick`'s block, copied now."""
+        with self._lock:
+            for block in self.blocks[self._ready :]:
+                for picker, column in zip(self._pickers, block.columns, strict=True):
+                    picker.add(column)
+                self._ready += 1
+        return tuple(picker.pick(which, rows) for picker in self._pickers)
+
+    def pick(self, which: Indices, rows: Indices) -> Block:
+        """A block of row rows[0] of source which[0], and so on. Nothing is copied yet."""
+        assert self.structure is not None
+        return Block._picked(self.structure, _Picks(self, which, rows))
+
+
+class _Picks:
+    __slots__ = ("rows", "sources", "which")
+
+    def __init__(self, sources: Sources, which: Indices, rows: Indices) -> None:
+        self.sources, self.which, self.rows = sources, which, rows
+
+    def at(self, rows: Any) -> _Picks:
+        return _Picks(self.sources, self.which[rows], self.rows[rows])
+
+    def columns(self) -> tuple[Column, ...]:
+        return self.sources.columns(self.which, self.rows)
 
 
 def _check(column: Column, rows: int) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import prod
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,6 +33,8 @@ from feedline.spec import (
     leaf_spec,
     merge_specs,
 )
+
+_DTYPE_OF, _SHAPE_OF = attrgetter("dtype"), attrgetter("shape")
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Offsets: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -342,6 +345,50 @@ def take(column: Column, indices: Offsets) -> Column:
     return Objects([column.items[i] for i in indices.tolist()])
 
 
+class Picker:
+    """Columns out of which rows are picked, from any of them."""
+
+    __slots__ = ("_columns", "_tables")
+
+    def __init__(self) -> None:
+        self._columns: list[Column] = []
+        self._tables: _native.Tables | None = _native.Tables()  # while all are arrays of one kind
+
+    def add(self, column: Column) -> None:
+        if self._tables is not None:
+            first = self._columns[0] if self._columns else column
+            if (
+                isinstance(column, np.ndarray)
+                and isinstance(first, np.ndarray)
+                and (column.shape[1:], column.dtype) == (first.shape[1:], first.dtype)
+            ):
+                self._tables.add(_table(column))
+            else:
+                self._tables = None
+        self._columns.append(column)
+
+    def pick(self, which: Offsets, rows: Offsets) -> Column:
+        """Row rows[0] of column which[0], and so on. There must be one column at least."""
+        first = self._columns[0]
+        if self._tables is not None:
+            assert isinstance(first, np.ndarray)
+            picked = self._tables.pick(which, rows)
+            return picked.view(first.dtype).reshape(len(rows), *first.shape[1:])
+        # Column by column, and then into their order.
+        order = np.argsort(which, kind="stable")
+        numbers, begins = np.unique(which[order], return_index=True)
+        ends = [*begins[1:].tolist(), len(order)]
+        parts = [
+            take(self._columns[number], rows[order[begin:end]])
+            for number, begin, end in zip(numbers.tolist(), begins.tolist(), ends, strict=True)
+        ]
+        if not parts:
+            return slice_of(first, 0, 0)
+        places = np.empty(len(order), np.int64)
+        places[order] = np.arange(len(order))
+        return take(concat(parts), places)
+
+
 def check_indices(indices: Offsets, rows: int) -> None:
     """IndexError when one is negative or too large."""
     _native.gather_rows(np.empty((rows, 0), np.uint8), indices)
@@ -425,7 +472,7 @@ def _end_to_end(arrays: Sequence[Array]) -> Array:
     """np.concatenate into memory of the pool. It lets other threads run, and takes arrays of any layout."""
     first = arrays[0]
     joined = empty((sum(map(len, arrays)), *first.shape[1:]), first.dtype)
-    if first.dtype.isbuiltin == 1:
+    if first.dtype.isbuiltin != 2:
         np.concatenate(arrays, out=joined)
     else:
         # Of the dtypes of ml_dtypes, NumPy copies one item at a time; of integers, all at once.
@@ -450,10 +497,12 @@ def _as_ragged(column: Column) -> Ragged | None:
 
 
 def _stack_arrays(leaves: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Column | None:
-    # An `is` first: leaves of one step nearly always share the very dtype object, and == costs more.
-    if not all(isinstance(leaf, ARRAYS) and (leaf.dtype is dtype or leaf.dtype == dtype) for leaf in leaves):
+    # Sets, because what they are made of runs without Python's own steps for each leaf.
+    if not all(issubclass(kind, ARRAYS) for kind in set(map(type, leaves))):
         return None
-    if all(leaf.shape == shape for leaf in leaves):
+    if set(map(_DTYPE_OF, leaves)) != {dtype}:
+        return None
+    if set(map(_SHAPE_OF, leaves)) == {shape}:
         if dtype == STRING:
             return Bytes.of([s for leaf in leaves for s in leaf.ravel().tolist()], shape, len(leaves))
         return _stack_equal(leaves, shape, dtype)
@@ -546,18 +595,28 @@ def _short(row: Any) -> str:
     return f"[{text}, ...]" if len(row) > 6 else f"[{text}]"
 
 
-def _as_values(values: Any) -> Column:
-    if isinstance(values, Ragged | Bytes):
-        return values
-    leaf = as_leaf(values, "Ragged(values)")
+def from_batch(leaf: Any, name: str) -> Column:
+    """The column whose rows are those of an array or a Ragged, which `as_leaf` gave. Shares its memory."""
+    if isinstance(leaf, Ragged):
+        return leaf
     if not isinstance(leaf, np.ndarray) or leaf.ndim == 0:
         raise UsageError(
-            f"Ragged(values): values must be an array with one dimension at least, or a Ragged, "
-            f"not {type(values).__name__}.\n  Give the values of all rows end to end."
+            f"{name} must be an array with one dimension at least, or a Ragged, not {_kind(leaf)}.\n"
+            "  Its first dimension counts the rows."
         )
     if leaf.dtype == STRING:
         return Bytes.of(leaf.ravel().tolist(), leaf.shape[1:], len(leaf))
     return leaf
+
+
+def _kind(leaf: Any) -> str:
+    return f"a scalar {leaf.dtype}" if isinstance(leaf, ARRAYS) else type(leaf).__name__
+
+
+def _as_values(values: Any) -> Column:
+    if isinstance(values, Bytes):
+        return values
+    return from_batch(as_leaf(values, "Ragged(values)"), "Ragged(values): values")
 
 
 def _as_offsets(offsets: Any, values: int) -> Offsets:

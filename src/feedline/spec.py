@@ -203,7 +203,7 @@ def _array(value: Any, path: str) -> np.ndarray[Any, Any]:
 
 def _is_python(value: Any) -> bool:
     """Are its numbers Python's own, whose width nobody chose? np.float64 is a float, too, but was chosen."""
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):  # a tuple inside of a list is no structure
         return all(map(_is_python, value))
     return type(value) in (bool, int, float, range)
 

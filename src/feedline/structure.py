@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
@@ -103,6 +103,45 @@ class Structure:
         if len(leaves) != self.leaf_count:
             raise UsageError(f"{self!r} has {self.leaf_count} leaves, not {len(leaves)}.")
         return self._build(iter(leaves))
+
+    def unflatten_rows(self, columns: Sequence[Iterable[Any]]) -> Iterator[Any]:
+        """A tree for each row of `columns`, of which each holds one leaf of all trees. There must be one."""
+        if isinstance(self.root, Leaf):
+            return iter(columns[0])
+        rows = zip(*columns, strict=True)
+        if isinstance(self.root, Tuple) and all(isinstance(child, Leaf) for child in self.root.children):
+            return rows
+        if isinstance(self.root, Dict) and all(isinstance(child, Leaf) for child in self.root.children):
+            keys = sorted(self.root.keys)
+            if keys == list(self.root.keys):
+                return (dict(zip(keys, row, strict=True)) for row in rows)
+        return map(self._build, map(iter, rows))
+
+    def split(self, trees: Sequence[Any]) -> list[Sequence[Any]] | None:
+        """The leaves of many trees, leaf by leaf, as far as that can be told quickly; else None.
+
+        Of a structure that is one leaf, what is no leaf is not found out.
+        """
+        if isinstance(self.root, Leaf):
+            return [trees]
+        if not isinstance(self.root, Tuple | Dict) or not self.leaf_count:
+            return None
+        if not all(isinstance(child, Leaf) for child in self.root.children):
+            return None
+        plain = tuple if isinstance(self.root, Tuple) else dict
+        if set(map(type, trees)) != {plain} or set(map(len, trees)) != {self.leaf_count}:
+            return None
+        if isinstance(self.root, Tuple):
+            return list(zip(*trees, strict=True))
+        try:
+            return [[tree[key] for tree in trees] for key in sorted(self.root.keys)]
+        except KeyError:
+            return None
+
+    @property
+    def is_tuple(self) -> bool:
+        """Is the tree a tuple, and no named one?"""
+        return isinstance(self.root, Tuple)
 
     def leaves_of(self, tree: Any) -> list[Any]:
         """The leaves of a tree that must have this structure; quicker than `flatten` and a comparison."""

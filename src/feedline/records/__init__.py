@@ -1,8 +1,8 @@
 """TFRecord bytes <-> records; Example <-> columns; count, index, verify and repair."""
 
+from feedline.records.blocks import read_blocks
 from feedline.records.check import Finding, Repair, Verification, repair, verify
 from feedline.records.counting import count
-from feedline.records.decode import read_blocks
 from feedline.records.indexing import RecordIndex, index
 from feedline.records.paths import resolve
 from feedline.records.reading import read

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +11,6 @@ import numpy as np
 
 from feedline import _native
 from feedline.block import Block, Bytes, Column, Objects, Ragged
-from feedline.errors import UsageError
 from feedline.records.features import (
     STRING,
     Feature,
@@ -25,8 +23,8 @@ from feedline.records.features import (
     VarLenFeature,
     normalize,
 )
-from feedline.records.paths import Files, compression_name, resolve
-from feedline.records.reading import OnCorrupt, SkipCount, raise_fault, skips
+from feedline.records.reading import raise_fault
+from feedline.spec import ArraySpec, RaggedSpec, Spec
 from feedline.structure import flatten
 
 Features = Mapping[str, Any] | SequenceFeatures
@@ -42,6 +40,7 @@ class Plan:
         self.features = normalize(features)
         self.schema = _native.Schema()
         self._makers: list[_Maker | None] = []
+        self._specs: list[Spec] = []
         tree: Any
         if isinstance(self.features, SequenceFeatures):
             tree = self._add_all(self.features.context), self._add_all(self.features.sequence, in_list=True)
@@ -50,6 +49,7 @@ class Plan:
         # A structure orders its leaves in its own way; the native columns come in that of `features`.
         order, self.structure = flatten(tree)
         self._columns = [(number, self._makers[number]) for number in order]
+        self.spec = self.structure.unflatten([self._specs[number] for number in order])
         self.decoder = _native.Decoder(self.schema)
 
     def _add_all(self, features: dict[str, Feature], *, in_list: bool = False) -> dict[str, int]:
@@ -74,6 +74,7 @@ class Plan:
             in_list=in_list,
         )
         self._makers.append(_maker(feature))
+        self._specs.append(_spec(feature, in_list))
         return len(self._makers) - 1
 
     def block(self, rows: int, arrays: list[Any]) -> Block:
@@ -112,6 +113,16 @@ def _maker(feature: Feature) -> _Maker | None:
     return lambda _, arrays: _ragged(arrays, shape, strings)
 
 
+def _spec(feature: Feature, in_list: bool) -> Spec:
+    """Of a row. Values of changing number are ragged, so that a batch of them is a Ragged."""
+    shape = getattr(feature, "shape", ())
+    if in_list and not isinstance(feature, FixedLenSequenceFeature):
+        return RaggedSpec((None, None), feature.dtype, 1)
+    if isinstance(feature, FixedLenFeature | RawFeature | TensorFeature):
+        return ArraySpec(shape, feature.dtype)
+    return RaggedSpec((None, *shape), feature.dtype, 0)
+
+
 def _ragged(arrays: Any, inner: tuple[int, ...], strings: bool) -> Column:
     data, string_offsets, steps, rows, _ = arrays
     values: Column = Bytes(data, string_offsets, inner) if strings else data
@@ -132,55 +143,6 @@ def _tensors(arrays: Any, shape: tuple[int | None, ...], strings: bool) -> Colum
     if strings:
         flat = np.array([*_native.byte_strings(data, string_offsets), None], dtype=object)[:-1]
     return Objects([flat[rows[i] : rows[i + 1]].reshape(shapes[i]) for i in range(len(shapes))])
-
-
-def read_blocks(
-    files: Files,
-    features: Features,
-    *,
-    rows: int = 256,
-    threads: int = 1,
-    compression: str | None = "auto",
-    verify: bool = True,
-    on_corrupt: OnCorrupt = "raise",
-) -> Iterator[Block]:
-    """The Examples of the files, one after another, decoded into blocks of `rows` rows.
-
-    The last block may be shorter, and so may one with skipped records or with more than 64 MB of them. With
-    several `threads` they work side by side, outside of Python's lock, and the order is the same.
-
-    With `on_corrupt="skip"` damaged records are dropped, and one warning at the end counts them. Records that
-    are sound, but do not fit `features`, always raise: they would all be dropped.
-    """
-    if rows < 1:
-        raise UsageError(f"read_blocks(rows={rows}): a block has 1 row at least.")
-    if threads < 1:
-        raise UsageError(f"read_blocks(threads={threads}): 1 thread at least is needed.")
-    skip = skips(on_corrupt)
-    plan = Plan(features)
-    return _read_blocks(
-        plan,
-        _native.BlockReader(
-            files=[os.fsencode(path) for path in resolve(files)],
-            schema=plan.schema,
-            rows=rows,
-            threads=threads,
-            verify=verify,
-            skip=skip,
-            compression=compression_name(compression),
-        ),
-    )
-
-
-def _read_blocks(plan: Plan, reader: _native.BlockReader) -> Iterator[Block]:
-    skipped = SkipCount()
-    while (item := reader.next()) is not None:
-        rows, arrays, faults, fault = item
-        skipped.add(faults)
-        if rows:
-            yield plan.block(rows, arrays)
-        raise_fault(fault)
-    skipped.warn()
 
 
 def decode(records: bytes | Sequence[bytes], features: Features) -> Any:

@@ -20,7 +20,7 @@ from feedline.records.paths import INDEX_SUFFIX
 from feedline.records.reading import batches
 
 _MAGIC = b"FLINDEX1"
-_FRAMING = 16  # bytes of header and footer around each payload
+FRAMING = 16  # bytes of header and footer around each payload
 _PROBE = 4096
 
 Offsets = np.ndarray[Any, np.dtype[np.uint64]]
@@ -49,7 +49,7 @@ def index(path: str | os.PathLike[str]) -> RecordIndex:
         identity = _identity(path)
         known = _walk(path)
         _save(path, identity, known)
-    return RecordIndex(path, known[:-1], np.diff(known) - np.uint64(_FRAMING))
+    return RecordIndex(path, known[:-1], np.diff(known) - np.uint64(FRAMING))
 
 
 def load_index(path: str) -> Offsets | None:
@@ -69,7 +69,7 @@ def load_index(path: str) -> Offsets | None:
     if int(words[head // 8]) != len(offsets) - 1 or offsets[0] != 0 or int(offsets[-1]) != identity[0]:
         return None
     # uint64 wraps, so compare before taking differences.
-    if not (offsets[1:] > offsets[:-1]).all() or (np.diff(offsets) < _FRAMING).any():
+    if not (offsets[1:] > offsets[:-1]).all() or (np.diff(offsets) < FRAMING).any():
         return None
     return offsets
 
@@ -82,7 +82,7 @@ def _walk(path: str) -> Offsets:
             raise _compressed(path)
         if len(batch):
             parts.append(batch.offsets)
-            end = int(parts[-1][-1] + batch.sizes[-1]) + _FRAMING
+            end = int(parts[-1][-1] + batch.sizes[-1]) + FRAMING
     return np.concatenate([*parts, np.array([end], np.uint64)])
 
 

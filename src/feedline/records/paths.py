@@ -10,7 +10,8 @@ from feedline.errors import UsageError
 
 INDEX_SUFFIX = ".flindex"  # of the sidecar beside a record file; a directory or glob never means one
 
-Files = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+_Path = str | bytes | os.PathLike[str]  # bytes: what a dataset of paths has as its elements
+Files = _Path | Iterable[_Path]
 
 
 def resolve(files: Files) -> list[str]:
@@ -19,9 +20,9 @@ def resolve(files: Files) -> list[str]:
     A directory stands for the files in it, hidden ones and sidecar indexes apart; it is not searched deeper.
     A path that exists is taken as it is, even if it holds `*`, `?` or `[`.
     """
-    if isinstance(files, str | os.PathLike):
-        return _resolve_one(os.fspath(files))
-    paths = [path for item in files for path in _resolve_one(os.fspath(item))]
+    if isinstance(files, str | bytes | os.PathLike):
+        return _resolve_one(os.fsdecode(files))
+    paths = [path for item in files for path in _resolve_one(os.fsdecode(item))]
     if not paths:
         raise UsageError("files is empty: give a path, a glob, a directory, or a list of them.")
     return paths

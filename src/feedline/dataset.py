@@ -1,0 +1,726 @@
+"""Dataset: the fluent face of a pipeline. One short method per op; the doing is in `ops`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from feedline import ops
+from feedline.errors import UsageError
+from feedline.explain import Stats, explain, stats
+from feedline.graph import INFINITE, Context, Cursor, Node, Site, fingerprint, tree
+from feedline.graph.arguments import check_calls
+from feedline.iterator import DatasetIterator
+from feedline.records.features import normalize
+from feedline.records.paths import compression_name, resolve
+from feedline.records.reading import OnCorrupt, skips
+from feedline.run import LocalServices
+from feedline.structure import flatten
+
+AUTOTUNE = -1
+
+_PEEKED = 16  # elements that are looked at to tell a spec
+
+
+class Dataset:
+    """Elements, one after another: trees of tuples and dicts whose leaves are arrays, scalars or bytes.
+
+    A dataset is a description. Iterating it does the work, each time from the beginning.
+
+    >>> [int(x) for x in Dataset.range(10).filter(lambda x: x % 2 == 1).map(lambda x: x * x)]
+    [1, 9, 25, 49, 81]
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._services: LocalServices | None = None  # of the last iteration
+
+    # Sources
+
+    @staticmethod
+    def range(*args: int) -> Dataset:
+        """Numbers as Python's `range` gives them, as int64.
+
+        >>> [int(x) for x in Dataset.range(5, 0, -2)]
+        [5, 3, 1]
+        """
+        return Dataset(ops.Range.of(args, site=_site("range")))
+
+    @staticmethod
+    def choose_from_datasets(
+        datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = True
+    ) -> Dataset:
+        """The next element of dataset 0, 1, ..., as the numbers (int64) in `choice_dataset` say.
+
+        It ends with the choices; or when a dataset that has ended is chosen, unless `stop_on_empty_dataset`
+        is False: such choices are then passed over.
+
+        >>> parts = [Dataset.range(3), Dataset.range(10, 13)]
+        >>> [int(x) for x in Dataset.choose_from_datasets(parts, Dataset.range(2).repeat(2))]
+        [0, 10, 1, 11]
+        """
+        site = _site("choose_from_datasets")
+        parts = _nodes(datasets, site)
+        choices = _nodes([choice_dataset], site)[0]
+        return Dataset(ops.ChooseFromDatasets(parts, choices, stop_on_empty_dataset, site=site))
+
+    @staticmethod
+    def counter(start: int = 0, step: int = 1) -> Dataset:
+        """Numbers from `start` on in steps, without an end, as int64.
+
+        >>> [int(x) for x in Dataset.counter(2, 5).take(3)]
+        [2, 7, 12]
+        """
+        return Dataset(ops.Counter(start, step, site=_site("counter")))
+
+    @staticmethod
+    def from_generator(
+        fn: Callable[..., Any], args: tuple[Any, ...] = (), output_signature: Any = None
+    ) -> Dataset:
+        """The elements that `fn(*args)` yields: trees of arrays, whose shapes may change.
+
+        `fn` is called for each iteration. With an `output_signature`, a tree of specs (tf.TensorSpec, say),
+        elements are converted to its dtypes and must have its shapes. Without, all must have the structure
+        and the dtypes of the first. The generator is run ahead of what was taken, by up to a block.
+
+        >>> def words(count):
+        ...     for number in range(count):
+        ...         yield {"number": number, "word": "na" * number}
+        >>> list(Dataset.from_generator(words, args=(2,)))
+        [{'number': np.int32(0), 'word': b''}, {'number': np.int32(1), 'word': b'na'}]
+        """
+        return Dataset(ops.FromGenerator.of(fn, args, output_signature, site=_site("from_generator")))
+
+    @staticmethod
+    def list_files(pattern: Any, shuffle: bool | None = None, seed: int | None = None) -> Dataset:
+        """The paths, as bytes, that match a glob pattern or a list of them, found when this is called.
+
+        They come in a random order, another one in each iteration, unless `shuffle` is False: then sorted.
+        """
+        site = _site("list_files")
+        files = ops.ListFiles.of(pattern, site=site)
+        if shuffle is None or shuffle:
+            return Dataset(ops.Shuffle(files, files.length(), seed, True, site=site))
+        return Dataset(files)
+
+    @staticmethod
+    def random(seed: int | None = None, rerandomize_each_iteration: bool | None = None) -> Dataset:
+        """Random numbers from 0 to 2**32 - 1 without an end, as int64.
+
+        The same in each iteration, unless `rerandomize_each_iteration`; with a `seed`, also in each run.
+
+        >>> list(Dataset.random(seed=4).take(10)) == list(Dataset.random(seed=4).take(10))
+        True
+        """
+        again = False if rerandomize_each_iteration is None else rerandomize_each_iteration
+        return Dataset(ops.Random(seed, again, site=_site("random")))
+
+    @staticmethod
+    def sample_from_datasets(
+        datasets: Sequence[Dataset],
+        weights: Any = None,
+        seed: int | None = None,
+        stop_on_empty_dataset: bool = False,
+        rerandomize_each_iteration: bool | None = None,
+    ) -> Dataset:
+        """The next element of a dataset that is drawn for each, by `weights`, or all alike.
+
+        `weights` is a number for each dataset, or a Dataset of arrays of them. A dataset that has ended is
+        passed over, or ends everything with `stop_on_empty_dataset`. The draws are the same in each
+        iteration, unless `rerandomize_each_iteration`; with a `seed`, also in each run.
+
+        >>> parts = [Dataset.range(3), Dataset.range(10, 13)]
+        >>> sorted(int(x) for x in Dataset.sample_from_datasets(parts, weights=[0.9, 0.1]))
+        [0, 1, 2, 10, 11, 12]
+        """
+        site = _site("sample_from_datasets")
+        parts = _nodes(datasets, site)
+        by = weights._node if isinstance(weights, Dataset) else weights
+        again = False if rerandomize_each_iteration is None else rerandomize_each_iteration
+        return Dataset(ops.sampled(parts, by, seed, stop_on_empty_dataset, again, site=site))
+
+    @staticmethod
+    def from_tensors(tensors: Any) -> Dataset:
+        """One element: the tree as it is.
+
+        >>> list(Dataset.from_tensors(([1, 2], "x")))
+        [(array([1, 2], dtype=int32), b'x')]
+        """
+        return Dataset(ops.TensorSlices.of_whole(tensors, site=_site("from_tensors")))
+
+    @staticmethod
+    def from_tensor_slices(tensors: Any) -> Dataset:
+        """The rows of arrays that have the same first dimension. The arrays are not copied.
+
+        >>> list(Dataset.from_tensor_slices({"x": [1, 2], "y": ["a", "b"]}))
+        [{'x': np.int32(1), 'y': b'a'}, {'x': np.int32(2), 'y': b'b'}]
+        """
+        return Dataset(ops.TensorSlices.of_slices(tensors, site=_site("from_tensor_slices")))
+
+    @staticmethod
+    def from_tfrecords(
+        files: Any,
+        features: Any = None,
+        *,
+        compression: str | None = "auto",
+        verify: bool = True,
+        on_corrupt: OnCorrupt = "raise",
+        num_parallel_reads: int | None = None,
+    ) -> Dataset:
+        """The records of TFRecord files: decoded by `features` into dicts, or as bytes without.
+
+        `files` is a path, a glob, a directory, a list of them, or a Dataset of paths. They are read one after
+        another, by several threads; with `num_parallel_reads`, so many by turns, a record of each, as tf.data
+        has it.
+
+        With `on_corrupt="skip"` damaged records are dropped, and one warning at the end counts them.
+        """
+        site = _site("from_tfrecords")
+        known = None if features is None else normalize(features)
+        options = (known, compression_name(compression), verify, skips(on_corrupt))
+        together = ops.default_cycle_length() if num_parallel_reads == AUTOTUNE else num_parallel_reads
+        if isinstance(files, Dataset):
+            paths = files._node
+        else:
+            resolved = resolve(files)
+            if together in (None, 1):
+                return Dataset(ops.TFRecords(tuple(resolved), *options, site=site))
+            paths = ops.TensorSlices.of_slices(resolved, site=site)
+        return Dataset(ops.Interleave(paths, _ReadOne(options, site), together or 1, 1, site=site))
+
+    @staticmethod
+    def zip(*args: Any) -> Dataset:
+        """Elements of several datasets side by side, until the first of them ends.
+
+        The datasets may also be given as one tree of tuples and dicts; the elements then have its structure.
+
+        >>> list(Dataset.zip(Dataset.range(2), Dataset.range(5, 9)))
+        [(np.int64(0), np.int64(5)), (np.int64(1), np.int64(6))]
+        """
+        datasets, structure = flatten(args[0] if len(args) == 1 else args)
+        for one in datasets:
+            if not isinstance(one, Dataset):
+                raise UsageError(f"zip: give datasets, or a tree of them, not {type(one).__name__}.")
+        return Dataset(ops.Zip(tuple(one._node for one in datasets), structure, site=_site("zip")))
+
+    # Steps
+
+    def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
+        """`transformation_func(self)`: for steps of your own in a chain.
+
+        >>> [int(x) for x in Dataset.range(9).apply(lambda ds: ds.skip(2).take(3))]
+        [2, 3, 4]
+        """
+        made = transformation_func(self)
+        if not isinstance(made, Dataset):
+            raise UsageError(f"apply: the function must return a Dataset, not {type(made).__name__}.")
+        return made
+
+    def batch(
+        self,
+        batch_size: int,
+        drop_remainder: bool = False,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset:
+        """Stack each `batch_size` consecutive elements along a new first axis.
+
+        The last batch is shorter when elements run out, unless `drop_remainder`.
+
+        >>> [b.tolist() for b in Dataset.range(5).batch(2)]
+        [[0, 1], [2, 3], [4]]
+        """
+        return Dataset(ops.Batch(self._node, batch_size, drop_remainder, site=_site("batch")))
+
+    def bucket_by_sequence_length(
+        self,
+        element_length_func: Callable[..., Any],
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int],
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+    ) -> Dataset:
+        """Batches of elements of like length, filled up as `padded_batch` does.
+
+        An element goes into the first bucket whose boundary is above its length, or else into the last one,
+        and a bucket that holds its `bucket_batch_sizes` is a batch. With `pad_to_bucket_boundary`, dimensions
+        of no fixed size are filled up to the boundary less 1. Which those are is told by the first elements,
+        where only a function's results can tell; `padded_shapes` says it for certain.
+
+        >>> lengths = Dataset.from_tensor_slices([1, 4, 2, 5]).map(lambda n: np.full(n, n))
+        >>> [b.tolist() for b in lengths.bucket_by_sequence_length(len, [3], [2, 2])]
+        [[[1, 0], [2, 2]], [[4, 4, 4, 4, 0], [5, 5, 5, 5, 5]]]
+        """
+        made = ops.BucketBySequenceLength(
+            self._node,
+            element_length_func,
+            bucket_boundaries,
+            bucket_batch_sizes,
+            padded_shapes,
+            padding_values,
+            pad_to_bucket_boundary,
+            no_padding,
+            drop_remainder,
+            peek=_peek,
+            site=_site("bucket_by_sequence_length"),
+        )
+        return Dataset(made)
+
+    def cache(self) -> Dataset:
+        """Keep the elements in memory: computed by the first iteration that comes to the end, then read.
+
+        They are the same in each iteration: shuffle after, not before. Their arrays are read-only. The memory
+        is this process's, and free again when the dataset is.
+
+        >>> squares = Dataset.range(5).map(lambda x: x * x).cache()
+        >>> [int(x) for x in squares], [int(x) for x in squares]
+        ([0, 1, 4, 9, 16], [0, 1, 4, 9, 16])
+        """
+        return Dataset(ops.Cache(self._node, site=_site("cache")))
+
+    def concatenate(self, dataset: Dataset) -> Dataset:
+        """The elements of this dataset, then those of the other, which must have the same structure.
+
+        >>> [int(x) for x in Dataset.range(2).concatenate(Dataset.range(3))]
+        [0, 1, 0, 1, 2]
+        """
+        if not isinstance(dataset, Dataset):
+            raise UsageError(f"concatenate: give a Dataset, not {type(dataset).__name__}.")
+        return Dataset(ops.Concatenate((self._node, dataset._node), site=_site("concatenate")))
+
+    def enumerate(self, start: int = 0) -> Dataset:
+        """Pairs of a number, counted from `start`, and the element.
+
+        >>> list(Dataset.from_tensor_slices(["a", "b"]).enumerate(5))
+        [(np.int64(5), b'a'), (np.int64(6), b'b')]
+        """
+        return Dataset(ops.Enumerate(self._node, start, site=_site("enumerate")))
+
+    def filter(self, predicate: Callable[..., Any]) -> Dataset:
+        """Only the elements for which `predicate` returns True.
+
+        >>> [int(x) for x in Dataset.range(5).filter(lambda x: x > 2)]
+        [3, 4]
+        """
+        return Dataset(ops.Filter(self._node, predicate, site=_site("filter")))
+
+    def flat_map(self, map_func: Callable[..., Any]) -> Dataset:
+        """The elements of the dataset that `map_func` returns for each element, one dataset after another.
+
+        >>> [int(x) for x in Dataset.range(4).flat_map(Dataset.range)]
+        [0, 0, 1, 0, 1, 2]
+        """
+        return Dataset(ops.Interleave(self._node, map_func, 1, 1, site=_site("flat_map")))
+
+    def get_single_element(self) -> Any:
+        """The only element. UsageError when there is none, or another.
+
+        >>> Dataset.range(3).batch(5).get_single_element()
+        array([0, 1, 2])
+        """
+        with iter(self.take(2)) as elements:
+            found = list(elements)
+        if len(found) != 1:
+            what = "more than one element" if found else "no element"
+            raise UsageError(f"get_single_element: the dataset has {what}; it must have exactly one.")
+        return found[0]
+
+    def group_by_window(
+        self,
+        key_func: Callable[..., Any],
+        reduce_func: Callable[..., Any],
+        window_size: int | None = None,
+        window_size_func: Callable[..., Any] | None = None,
+    ) -> Dataset:
+        """Gather elements that have the same key, an integer, and reduce each full group of them.
+
+        `reduce_func(key, dataset)` returns the dataset whose elements are given. A group is full at
+        `window_size` elements, or `window_size_func(key)`; what is left in the end comes in order of keys.
+
+        >>> by_parity = Dataset.range(7).group_by_window(lambda x: x % 2, lambda key, ds: ds.batch(3), 3)
+        >>> [batch.tolist() for batch in by_parity]
+        [[0, 2, 4], [1, 3, 5], [6]]
+        """
+        site = _site("group_by_window")
+        sizes = window_size, window_size_func
+        return Dataset(ops.GroupByWindow(self._node, key_func, reduce_func, *sizes, Dataset, site=site))
+
+    def ignore_errors(self, log_warning: bool = False) -> Dataset:
+        """Drop the elements that fail in a step before, and go on; with a warning for each if `log_warning`.
+
+        >>> [int(x) for x in Dataset.range(-1, 3).map(lambda x: 6 // int(x)).ignore_errors()]
+        [-6, 6, 3]
+        """
+        return Dataset(ops.IgnoreErrors(self._node, log_warning, site=_site("ignore_errors")))
+
+    def interleave(
+        self,
+        map_func: Callable[..., Any],
+        cycle_length: int | None = None,
+        block_length: int | None = None,
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+    ) -> Dataset:
+        """The elements of the datasets that `map_func` returns, by turns: `block_length` of each.
+
+        `cycle_length` of them are at work at a time; as many as there are cores when it is None or AUTOTUNE.
+
+        >>> [int(x) for x in Dataset.range(2).interleave(lambda i: Dataset.range(i * 10, i * 10 + 3), 2)]
+        [0, 10, 1, 11, 2, 12]
+        """
+        check_calls("interleave", num_parallel_calls)
+        cycle = ops.default_cycle_length() if cycle_length in (None, AUTOTUNE) else cycle_length
+        assert cycle is not None
+        length = 1 if block_length is None else block_length
+        return Dataset(ops.Interleave(self._node, map_func, cycle, length, site=_site("interleave")))
+
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        executor: str | None = None,
+    ) -> Dataset:
+        """`map_func` of each element: a plain function on NumPy. A tuple is passed as its arguments.
+
+        >>> [int(x) for x in Dataset.range(3).map(lambda x: x + 10)]
+        [10, 11, 12]
+        """
+        check_calls("map", num_parallel_calls)
+        return Dataset(ops.Map(self._node, map_func, site=_site("map")))
+
+    def padded_batch(
+        self,
+        batch_size: int,
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        drop_remainder: bool = False,
+    ) -> Dataset:
+        """Stack each `batch_size` consecutive elements, filled up to one shape.
+
+        That is the shape in `padded_shapes`, a tree as the elements are; None for a dimension, and for all,
+        is the longest of the batch. `padding_values` fill up: 0 or b"" when not given, and else of the
+        elements' own dtype.
+
+        >>> lengths = Dataset.range(1, 4).map(lambda n: np.full(n, n))
+        >>> [b.tolist() for b in lengths.padded_batch(2)]
+        [[[1, 0], [2, 2]], [[3, 3, 3]]]
+        >>> [b.tolist() for b in lengths.padded_batch(2, [4], np.int64(-1), drop_remainder=True)]
+        [[[1, -1, -1, -1], [2, 2, -1, -1]]]
+        """
+        arguments = batch_size, padded_shapes, padding_values, drop_remainder
+        return Dataset(ops.PaddedBatch(self._node, *arguments, site=_site("padded_batch")))
+
+    def prefetch(self, buffer_size: int | None) -> Dataset:
+        """Let the steps before run ahead in a thread of their own, by about `buffer_size` elements.
+
+        >>> [int(x) for x in Dataset.range(3).prefetch(2)]
+        [0, 1, 2]
+        """
+        size = AUTOTUNE if buffer_size is None else buffer_size
+        return Dataset(ops.Prefetch(self._node, size, site=_site("prefetch")))
+
+    def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False) -> Dataset:
+        """The rows of the batches, in batches of another size; of a list of sizes, each has its turn.
+
+        >>> batches = Dataset.range(7).batch(4)
+        >>> [b.tolist() for b in batches.rebatch(3)], [b.tolist() for b in batches.rebatch([2, 1])]
+        ([[0, 1, 2], [3, 4, 5], [6]], [[0, 1], [2], [3, 4], [5], [6]])
+        """
+        return Dataset(ops.Rebatch.of(self._node, batch_size, drop_remainder, _site("rebatch")))
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[..., Any]) -> Any:
+        """The last state, after `reduce_func(state, element)`, the next state, of every element.
+
+        The state keeps the structure and the dtypes of `initial_state`, in which a Python number is an int32
+        or a float32.
+
+        >>> Dataset.range(5).reduce(np.int64(0), lambda total, x: total + x)
+        np.int64(10)
+        """
+        node = ops.Scan(self._node, initial_state, reduce_func, site=_site("reduce"))
+        with iter(self) as elements:
+            return node.reduced(elements)
+
+    def repeat(self, count: int | None = None) -> Dataset:
+        """The elements `count` times over; for ever when it is None or -1.
+
+        >>> [int(x) for x in Dataset.range(2).repeat(2)]
+        [0, 1, 0, 1]
+        """
+        return Dataset(ops.Repeat(self._node, -1 if count is None else count, site=_site("repeat")))
+
+    def scan(self, initial_state: Any, scan_func: Callable[..., Any]) -> Dataset:
+        """A map with a memory: `scan_func(state, element)` gives the next state, and an element.
+
+        The state keeps the structure and the dtypes of `initial_state`, in which a Python number is an int32
+        or a float32. It is read-only, and part of the iterator's state: keep it small.
+
+        >>> [int(x) for x in Dataset.range(5).scan(np.int64(0), lambda total, x: (total + x, total + x))]
+        [0, 1, 3, 6, 10]
+        """
+        return Dataset(ops.Scan(self._node, initial_state, scan_func, site=_site("scan")))
+
+    def shard(self, num_shards: int, index: int) -> Dataset:
+        """Every `num_shards`th element, from the one at `index` on.
+
+        >>> [int(x) for x in Dataset.range(7).shard(3, 1)]
+        [1, 4]
+        """
+        return Dataset(ops.Shard(self._node, num_shards, index, site=_site("shard")))
+
+    def shuffle(
+        self,
+        buffer_size: int | None = None,
+        seed: int | None = None,
+        reshuffle_each_iteration: bool | None = True,
+    ) -> Dataset:
+        """The elements in random order, drawn from a buffer of `buffer_size` that the next ones refill.
+
+        Without a `buffer_size`, all of them are shuffled, in O(1) memory: only where every step before is
+        indexed. Each iteration has another order, unless `reshuffle_each_iteration` is False; with a `seed`
+        they are the same in each run.
+
+        >>> numbers = Dataset.range(1_000_000).shuffle(seed=7)
+        >>> [int(x) for x in numbers.take(3)], int(numbers[999_999])
+        ([781326, 976039, 499345], 681767)
+        """
+        site = _site("shuffle")
+        anew = True if reshuffle_each_iteration is None else reshuffle_each_iteration
+        if buffer_size is None:
+            if self._node.length() is None:
+                raise UsageError(
+                    f"shuffle(): {self._unindexed()}, gives its elements only one after another, so they "
+                    "cannot all be shuffled.\n  To shuffle them as they come, give a buffer_size:  "
+                    "shuffle(10_000)"
+                )
+            return Dataset(ops.GlobalShuffle(self._node, seed, anew, site=site))
+        return Dataset(ops.Shuffle(self._node, buffer_size, seed, anew, site=site))
+
+    def skip(self, count: int) -> Dataset:
+        """All but the first `count` elements; none for -1.
+
+        >>> [int(x) for x in Dataset.range(5).skip(3)]
+        [3, 4]
+        """
+        return Dataset(ops.Skip(self._node, count, site=_site("skip")))
+
+    def take(self, count: int) -> Dataset:
+        """The first `count` elements; all of them for -1. The rest is never read.
+
+        >>> [int(x) for x in Dataset.range(5).take(2)]
+        [0, 1]
+        """
+        return Dataset(ops.Take(self._node, count, site=_site("take")))
+
+    def take_while(self, predicate: Callable[..., Any]) -> Dataset:
+        """The elements before the first for which `predicate` returns False.
+
+        >>> [int(x) for x in Dataset.range(9).take_while(lambda x: x < 3)]
+        [0, 1, 2]
+        """
+        return Dataset(ops.TakeWhile(self._node, predicate, site=_site("take_while")))
+
+    def unbatch(self) -> Dataset:
+        """The rows of each element, one after another: all arrays of an element must have as many.
+
+        >>> [int(x) for x in Dataset.range(3).batch(2).unbatch()]
+        [0, 1, 2]
+        """
+        return Dataset(ops.Unbatch(self._node, site=_site("unbatch")))
+
+    def unique(self) -> Dataset:
+        """Each element once, where it first comes. Only for int32, int64 and strings, or arrays of them.
+
+        >>> [int(x) for x in Dataset.from_tensor_slices([1, 37, 2, 37, 2, 1]).unique()]
+        [1, 37, 2]
+        """
+        return Dataset(ops.Unique(self._node, site=_site("unique")))
+
+    def window(
+        self, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False
+    ) -> Dataset:
+        """Small datasets of `size` elements each, which begin `shift` elements apart; None for `size`.
+
+        The elements of one are `stride` apart. The last ones are shorter, unless `drop_remainder`. Where
+        elements are tuples or dicts, a window is a tuple or a dict of datasets.
+
+        >>> [[int(x) for x in window] for window in Dataset.range(5).window(3, shift=2)]
+        [[0, 1, 2], [2, 3, 4], [4]]
+        """
+        arguments = size, size if shift is None else shift, stride, drop_remainder
+        return Dataset(ops.Window(self._node, *arguments, Dataset, site=_site("window")))
+
+    def with_options(
+        self,
+        *,
+        max_open_files: int | None = None,
+        memory_limit: int | str | None = None,
+        deterministic: bool | None = None,
+        workers: int | None = None,
+    ) -> Dataset:
+        """How the steps before are to be run; what they give stays the same.
+
+        `memory_limit` is in bytes, or as "4GB". What is None is left as it is.
+
+        >>> [int(x) for x in Dataset.range(3).with_options(memory_limit="4GB", workers=2)]
+        [0, 1, 2]
+        """
+        site = _site("with_options")
+        made = ops.Options(self._node, max_open_files, memory_limit, deterministic, workers, site=site)
+        return Dataset(made)
+
+    # Looking at it
+
+    def __iter__(self) -> DatasetIterator:
+        self._services = services = LocalServices(self._node)
+        epoch = max((_epochs.get(node, 0) for node in self._random_nodes()), default=0)
+        self._begun(epoch)
+        return DatasetIterator(self._node, Context(services, (epoch,)), self._begun)
+
+    def _begun(self, epoch: int) -> None:
+        """The next iteration is a later one, also of other datasets that have the same random steps."""
+        for node in self._random_nodes():
+            _epochs[node] = max(_epochs.get(node, 0), epoch + 1)
+
+    def _random_nodes(self) -> list[Node]:
+        return [node for node in tree(self._node) if node.is_random]
+
+    def as_numpy_iterator(self) -> DatasetIterator:
+        """The same as `iter(dataset)`: elements are NumPy already."""
+        return iter(self)
+
+    def cardinality(self) -> int:
+        """The number of elements, INFINITE_CARDINALITY or UNKNOWN_CARDINALITY; nothing is read for it.
+
+        >>> Dataset.range(7).batch(2).cardinality(), Dataset.range(7).repeat().cardinality()
+        (4, -1)
+        """
+        return self._node.cardinality()
+
+    def __len__(self) -> int:
+        length = self._node.length()
+        cardinality = self._node.cardinality() if length is None else length
+        if cardinality < 0:
+            what = "is infinite" if cardinality == INFINITE else "is not known before it is iterated"
+            raise TypeError(f"the length of this dataset {what}; cardinality() tells without raising.")
+        return cardinality
+
+    def __bool__(self) -> bool:
+        return True  # as tf.data: whether a dataset has elements is not asked by `if`
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """An element, or a dataset of some of them. Only where every step is indexed.
+
+        >>> squares = Dataset.range(10).map(lambda x: x * x)
+        >>> squares[3], squares[-1], [int(x) for x in squares[2:5]]
+        (np.int64(9), np.int64(81), [4, 9, 16])
+        """
+        length = self._node.length()
+        if length is None:
+            raise TypeError(f"{self._unindexed()}: this dataset cannot be indexed, only iterated.")
+        if isinstance(index, slice):
+            begin, end, step = index.indices(length)
+            chosen = range(begin, end, step)
+            return Dataset(ops.Select(self._node, chosen.start, step, len(chosen), site=_site("[...]")))
+        at = index + length if index < 0 else index
+        if not 0 <= at < length:
+            raise IndexError(f"element {index} of a dataset of {length:,}")
+        return self._node.gather(np.array([at]), Context(LocalServices())).row(0)
+
+    def _unindexed(self) -> Node:
+        """The first step that has no index."""
+        node = self._node
+        while below := [one for one in node.inputs if one.length() is None]:
+            node = below[0]
+        return node
+
+    @property
+    def element_spec(self) -> Any:
+        """The structure, dtypes and shapes of an element; None for a dimension that changes.
+
+        Where only a function's results can tell, the first elements are computed and looked at.
+
+        >>> Dataset.range(5).map(lambda x: {"x": np.zeros(3)}).batch(2).element_spec
+        {'x': ArraySpec((None, 3), float64)}
+        """
+        return self._node.spec(_peek)
+
+    def explain(self) -> str:
+        """A table of the steps: where each was added, how many elements it gives, and whether it is indexed.
+
+        >>> Dataset.range(10).filter(lambda x: x > 3).batch(2).explain()
+        step             added at         cardinality  indexed
+        range(0, 10, 1)  <doctest ...>:1           10  yes
+        filter(lambda)   <doctest ...>:1      unknown  no
+        batch(2)         <doctest ...>:1      unknown  no
+        """
+        return explain(self._node, Dataset)
+
+    def stats(self) -> Stats:
+        """What each step did in the last iteration of this object, also while it goes on; and the bottleneck.
+
+        It prints as a table; `rows` holds the numbers.
+
+        >>> numbers = Dataset.range(10).batch(4)
+        >>> batches = list(numbers)
+        >>> [(row.step, row.elements, row.bytes) for row in numbers.stats().rows]
+        [('range(0, 10, 1)', 10, 80), ('batch(4)', 3, 80)]
+        """
+        return stats(self._node, Dataset, self._services.measures if self._services else None)
+
+    def fingerprint(self) -> str:
+        """The same for the same steps with the same arguments, in any process."""
+        return fingerprint(self._node)
+
+
+@dataclass(frozen=True)
+class _ReadOne:
+    """The function of a path that gives the dataset of its records."""
+
+    options: tuple[Any, ...]
+    site: Site = field(compare=False)
+
+    def __call__(self, path: Any) -> Dataset:
+        return Dataset(ops.TFRecords((os.fsdecode(path),), *self.options, site=self.site))
+
+
+# How often a random step was begun. Not how often a dataset was: each `shuffled.take(5)` is a new one.
+_epochs: WeakKeyDictionary[Node, int] = WeakKeyDictionary()
+
+_peeked: WeakKeyDictionary[Node, Any] = WeakKeyDictionary()
+
+
+def _peek(node: Node) -> Any:
+    if node not in _peeked:
+        rows = Cursor(Context(LocalServices()), node)
+        try:
+            block = rows.peek(_PEEKED)
+        finally:
+            rows.close()
+        if block is None:
+            raise UsageError(f"{node}: there is no element that could tell the element_spec.")
+        _peeked[node] = block.spec
+    return _peeked[node]
+
+
+def _nodes(datasets: Any, site: Site) -> tuple[Node, ...]:
+    for one in datasets:
+        if not isinstance(one, Dataset):
+            raise UsageError(f"{site.step}: give datasets, not {type(one).__name__}.")
+    return tuple(one._node for one in datasets)
+
+
+def _site(step: str) -> Site:
+    """Where the user called the method that calls this."""
+    frame = sys._getframe(2)
+    return Site(step, frame.f_code.co_filename, frame.f_lineno)

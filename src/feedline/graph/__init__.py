@@ -1,0 +1,27 @@
+"""The contracts of a pipeline: a step (Node), a step at work (Stream), and what surrounds it (Context).
+
+No I/O here, no threads, and no op.
+"""
+
+from feedline.graph.cardinality import INFINITE, UNKNOWN
+from feedline.graph.context import Context, Services
+from feedline.graph.cursor import Cursor
+from feedline.graph.fingerprint import fingerprint
+from feedline.graph.node import Node, Peek, Site, tree
+from feedline.graph.stream import Indices, State, Stream
+
+__all__ = [
+    "INFINITE",
+    "UNKNOWN",
+    "Context",
+    "Cursor",
+    "Indices",
+    "Node",
+    "Peek",
+    "Services",
+    "Site",
+    "State",
+    "Stream",
+    "fingerprint",
+    "tree",
+]

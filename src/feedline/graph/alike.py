@@ -1,0 +1,58 @@
+"""Are blocks from different places of one kind? Their shapes may differ, structure and dtypes not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from feedline.block import Block
+from feedline.column import Column, row_spec
+from feedline.errors import UsageError
+from feedline.graph.node import Node
+from feedline.spec import ObjectSpec, RaggedSpec, dtype_name
+from feedline.structure import Structure
+
+
+class Alike:
+    """Remembers what the first block was like, and refuses others.
+
+    Without it, whether a mixture is noticed would depend on which rows happen to come in one block.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._structure: Structure | None = None
+        self._dtypes: list[Any] = []
+
+    def check(self, block: Block) -> None:
+        # Of rows that were only picked yet, the first source tells: looking at columns would copy them.
+        columns = (block if block._picks is None else block._picks.sources.blocks[0]).columns
+        dtypes = [_dtype(column) for column in columns]
+        if self._structure is None:
+            self._structure, self._dtypes = block.structure, dtypes
+        if block.structure != self._structure:
+            raise UsageError(
+                f"{self._node}: elements have the structure {block.structure} here, and those before "
+                f"{self._structure}.\n"
+                "  Every element of a dataset must have the same tuples, dict keys and Nones."
+            )
+        for number, (found, wanted) in enumerate(zip(dtypes, self._dtypes, strict=True)):
+            if found != wanted:
+                raise UsageError(
+                    f"{self._node}: {block.structure.paths()[number]} is {_name(found)} here, and was "
+                    f"{_name(wanted)} in the elements before.\n"
+                    "  Every element of a dataset must have the same dtypes: convert one of them, with map."
+                )
+
+
+def _dtype(column: Column) -> Any:
+    """The dtype of the rows, and whether they are Ragged themselves; None when they are other objects."""
+    spec = row_spec(column)
+    if isinstance(spec, RaggedSpec):
+        return spec.dtype, spec.ragged_rank
+    return None if isinstance(spec, ObjectSpec) else spec.dtype
+
+
+def _name(dtype: Any) -> str:
+    if isinstance(dtype, tuple):
+        return f"a Ragged of {dtype_name(dtype[0])}"
+    return "an object" if dtype is None else dtype_name(dtype)

@@ -1,0 +1,55 @@
+"""Checks of what users give to a step: an error at once, at their own line, and not from deep within."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from feedline.errors import UsageError
+from feedline.graph.node import Node
+
+
+def check_int(node: Node, name: str, least: int, rule: str) -> None:
+    """Make the argument `name` a plain int. UsageError when it is none, or (as `rule` tells) too small.
+
+    A NumPy integer is welcome, but would not pass through the JSON of a state.
+    """
+    value = getattr(node, name)
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    where = f"{node.name}({name}={value!r})"
+    if number is None or isinstance(value, bool | np.bool_):
+        raise UsageError(f"{where}: {name} must be an int, not {type(value).__name__}.")
+    if not least <= number < 2**63:
+        raise UsageError(f"{where}: {rule if number < least else f'{name} must be less than 2**63.'}")
+    object.__setattr__(node, name, number)
+
+
+def check_bool(node: Node, name: str) -> None:
+    value = getattr(node, name)
+    if not isinstance(value, bool | np.bool_):
+        kind = type(value).__name__
+        raise UsageError(f"{node.name}({name}={value!r}): {name} must be True or False, not {kind}.")
+    object.__setattr__(node, name, bool(value))
+
+
+def check_function(node: Node, name: str) -> None:
+    value: Any = getattr(node, name)
+    if not callable(value):
+        raise UsageError(
+            f"{node.name}({value!r}): give a function of one element, not {type(value).__name__}."
+        )
+
+
+def check_calls(step: str, num_parallel_calls: Any) -> None:
+    given = num_parallel_calls
+    if given is None:
+        return
+    if isinstance(given, bool) or not isinstance(given, int | np.integer) or not (given == -1 or given >= 1):
+        raise UsageError(
+            f"{step}(num_parallel_calls={given!r}): must be an int, 1 at least, or AUTOTUNE (-1), or None."
+        )

@@ -1,0 +1,174 @@
+"""Calling users' functions: arguments as tf.data passes them, results made rows, errors that say where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice, starmap
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from feedline.block import Block
+from feedline.column import stack
+from feedline.errors import UsageError
+from feedline.graph.node import Node
+from feedline.spec import ARRAYS, STRING, ObjectSpec, RaggedSpec, as_leaf, dtype_name, leaf_spec
+from feedline.structure import Structure, flatten
+
+_DTYPE_OF = attrgetter("dtype")
+_MOST_UNTIMED = 64  # calls of a function between two looks at the clock
+
+
+def caller(function: Callable[..., Any]) -> Callable[[Any], Any]:
+    """The function of one element: a tuple is passed as its arguments. (A namedtuple is not: as tf.data.)"""
+    return lambda element: function(*element) if type(element) is tuple else function(element)
+
+
+def results(
+    function: Callable[..., Any], block: Block, late: Callable[[], bool]
+) -> tuple[list[Any], Exception | None]:
+    """What the function returns for the rows of a block, up to the first error or until it is late."""
+    rows = iter(block)
+    returned = starmap(function, rows) if block.structure.is_tuple else map(function, rows)
+    values: list[Any] = []
+    some = 1
+    try:
+        # Asking for the time costs as much as a small function: of quick ones it is done seldom.
+        while len(values) < block.rows:
+            wanted = min(len(values) + some, block.rows)
+            for value in islice(returned, some):
+                values.append(value)  # not extend: what came in front of an error must stay
+            if len(values) < wanted:
+                raise RuntimeError("the function raised StopIteration")
+            if late():
+                break
+            some = min(2 * some, _MOST_UNTIMED)
+    except Exception as error:
+        return values, error
+    return values, None
+
+
+def blame(error: BaseException, node: Node, element: int) -> None:
+    """Note in the error which step it comes from. It stays what it is, so that users can catch it."""
+    note = f"  in {node}, at element {element:,} of its input (counted from 0)"
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+
+
+class Collector:
+    """Gathers what a function returned for one element after another into blocks.
+
+    All must have the structure of the first, and its dtypes; shapes may change.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._structure: Structure | None = None
+        self._dtypes: list[Any] = []
+        self._leaves: list[list[Any]] = []  # for each leaf, those of all elements
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add_all(self, values: list[Any]) -> Exception | None:
+        """Add elements up to the first that does not fit, which gives the error."""
+        if self._structure is not None and self._add_alike(values):
+            return None
+        try:
+            for value in values:
+                self.add(value)
+        except Exception as error:
+            return error
+        return None
+
+    def _add_alike(self, values: list[Any]) -> bool:
+        """Add elements whose leaves are all arrays, scalars or bytes of the right dtype; False if not.
+
+        Nearly always they are, and to find that out for all at once costs a fraction of looking at each.
+        """
+        assert self._structure is not None
+        columns = self._structure.split(values)
+        if columns is None or not all(map(_are_all, columns, self._dtypes)):
+            return False
+        for leaves, column in zip(self._leaves, columns, strict=True):
+            leaves += column
+        self._count += len(values)
+        return True
+
+    def add(self, value: Any) -> None:
+        if self._structure is None:
+            leaves, structure = flatten(value)
+            if not leaves:
+                raise UsageError(
+                    f"{self._node}: the function returned {value!r}, and an element needs one array at "
+                    "least.\n  Perhaps a `return` is missing."
+                )
+            leaves = self._as_leaves(leaves, structure)
+            self._structure, self._dtypes = structure, [_dtype(leaf) for leaf in leaves]
+            self._leaves = [[] for _ in leaves]
+        else:
+            leaves = self._as_leaves(self._structure.leaves_of(value), self._structure)
+            for leaf, dtype in zip(leaves, self._dtypes, strict=True):
+                found = leaf.dtype if isinstance(leaf, ARRAYS) else _dtype(leaf)
+                if found is not dtype and found != dtype:
+                    self._refuse(leaves)
+        for column, leaf in zip(self._leaves, leaves, strict=True):
+            column.append(leaf)
+        self._count += 1
+
+    def _as_leaves(self, leaves: list[Any], structure: Structure) -> list[Any]:
+        for i, leaf in enumerate(leaves):
+            if not isinstance(leaf, ARRAYS) or leaf.dtype.kind not in "fiub":
+                leaves[i] = as_leaf(leaf, structure.paths()[i])
+            elif not leaf.dtype.isnative:
+                leaves[i] = as_leaf(leaf)
+        return leaves
+
+    def _refuse(self, leaves: list[Any]) -> None:
+        assert self._structure is not None
+        for leaf, dtype, path in zip(leaves, self._dtypes, self._structure.paths(), strict=True):
+            found = _dtype(leaf)
+            if found != dtype:
+                raise UsageError(
+                    f"{self._node}: {path} is {_name(found)} here, and was {_name(dtype)} in the elements "
+                    "before.\n  Every element of a dataset must have the same dtypes: convert it"
+                    + (f", say with np.asarray(x, {_name(dtype)!r})." if isinstance(dtype, np.dtype) else ".")
+                )
+
+    def clear(self) -> None:
+        self._leaves = [[] for _ in self._leaves]
+        self._count = 0
+
+    def block(self) -> Block:
+        """What was added since the last block."""
+        assert self._structure is not None
+        block = Block._trusted(self._structure, [stack(leaves) for leaves in self._leaves], self._count)
+        self.clear()
+        return block
+
+
+def _are_all(leaves: Sequence[Any], dtype: Any) -> bool:
+    """Are the leaves all arrays, or all scalars or bytes, of this dtype?"""
+    kinds = set(map(type, leaves))
+    if len(kinds) != 1:
+        return False
+    (kind,) = kinds
+    if kind is bytes:
+        return bool(dtype == STRING)
+    return issubclass(kind, ARRAYS) and dtype != STRING and set(map(_DTYPE_OF, leaves)) == {dtype}
+
+
+def _dtype(leaf: Any) -> Any:
+    """The dtype of a leaf, and whether it is Ragged; of an object that is no array, its class."""
+    spec = leaf_spec(leaf)
+    if isinstance(spec, RaggedSpec):
+        return spec.dtype, spec.ragged_rank
+    return type(leaf) if isinstance(spec, ObjectSpec) else spec.dtype
+
+
+def _name(dtype: Any) -> str:
+    if isinstance(dtype, tuple):
+        return f"a Ragged of {dtype_name(dtype[0])}"
+    return dtype.__name__ if isinstance(dtype, type) else dtype_name(dtype)

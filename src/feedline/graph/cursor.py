@@ -1,0 +1,85 @@
+"""A Cursor: reads a node's rows in any number, and knows the state after each.
+
+A stream only knows its state between blocks. The cursor adds to the state before the current block the number
+of its rows that were passed; a restored one reads that block again and drops them.
+
+An element that fails counts as passed once `peek` has raised. A step that still has rows to give in front of
+the error sets `held`: then the state is that in front of the element, until `release`.
+"""
+
+from __future__ import annotations
+
+from feedline.block import Block
+from feedline.graph.context import Context
+from feedline.graph.node import Node
+from feedline.graph.stream import State
+
+
+class Cursor:
+    def __init__(self, context: Context, node: Node, state: State = None) -> None:
+        self._before: State
+        self._drop: int
+        self.passed: int
+        self._before, self._drop, self.passed = state or (None, 0, 0)
+        self.held = False
+        self._stream = context.open(node, self._before)
+        self._block: Block | None = None
+        self._row = 0  # of _block, the next
+
+    def peek(self, limit: int) -> Block | None:
+        """At most `limit` of the rows that follow, one at least; None at the end. Nothing is passed."""
+        while self._block is None or self._row == self._block.rows:
+            if self._block is not None or not self._drop:
+                self._before = self._stream.state()
+            self._block, self._row = None, 0
+            block = self._stream.next(max(limit, self._drop))
+            if block is None:
+                return None
+            self._block = block
+            self._row = min(self._drop, block.rows)
+            self._drop -= self._row
+        end = min(self._row + limit, self._block.rows)
+        if self._row == 0 and end == self._block.rows:
+            return self._block
+        return self._block.slice(self._row, end)
+
+    def advance(self, rows: int) -> None:
+        """Pass rows that were peeked at."""
+        self._row += rows
+        self.passed += rows
+
+    def take(self, limit: int) -> Block | None:
+        """`peek`, and pass what it gave."""
+        block = self.peek(limit)
+        if block is not None:
+            self.advance(block.rows)
+        return block
+
+    def collect(self, rows: int) -> list[Block]:
+        """Blocks of `rows` rows in all; fewer only where the stream ends."""
+        parts: list[Block] = []
+        while rows and (block := self.take(rows)) is not None:
+            parts.append(block)
+            rows -= block.rows
+        return parts
+
+    def skip(self, rows: int) -> int:
+        """Pass so many rows, fewer only where the stream ends; how many there were."""
+        left = rows
+        while left and (block := self.take(left)) is not None:
+            left -= block.rows
+        return rows - left
+
+    def release(self) -> None:
+        self.held = False
+
+    def state(self) -> State:
+        if self.held:
+            return [self._before, self._drop, self.passed]
+        if not self._drop and (self._block is None or self._row == self._block.rows):
+            return [self._stream.state(), 0, self.passed]
+        return [self._before, self._row + self._drop, self.passed]
+
+    def close(self) -> None:
+        self._stream.close()
+        self._block = None

@@ -1,0 +1,100 @@
+"""A Node: one step of a pipeline. What to do, not the doing: frozen, picklable, with a fingerprint."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from feedline.block import Block
+from feedline.errors import UsageError
+from feedline.graph.stream import Indices, State, Stream
+
+if TYPE_CHECKING:
+    from feedline.graph.context import Context
+
+
+class Site(NamedTuple):
+    """Where the user added a step."""
+
+    step: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.step}, added at {self.file}:{self.line}"
+
+
+Peek: TypeAlias = Callable[["Node"], Any]
+"""The spec of what a node gives, found by looking at its first elements."""
+
+
+@dataclass(frozen=True, eq=False)
+class Node(ABC):
+    """One step. Subclasses are frozen dataclasses whose fields are the arguments, and say what is below.
+
+    A field with `compare=False` does not count for the fingerprint.
+    """
+
+    site: Site | None = field(default=None, kw_only=True, compare=False, repr=False)
+
+    @abstractmethod
+    def open(self, context: Context, state: State) -> Stream:
+        """Start at `state`, which a stream of this node gave, or at the beginning."""
+
+    @abstractmethod
+    def cardinality(self) -> int:
+        """A count, INFINITE or UNKNOWN, as tf.data has it."""
+
+    @abstractmethod
+    def spec(self, peek: Peek | None) -> Any:
+        """The spec of an element. What only the elements tell is asked from `peek`; without it, None."""
+
+    def length(self) -> int | None:
+        """The number of elements, if they can be had in any order by `gather`; else None."""
+        return None
+
+    def gather(self, indices: Indices, context: Context) -> Block:
+        """The elements at these indices, each from 0 to `length() - 1`."""
+        raise UsageError(f"{self}: elements can only be had one after another.")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}  # without what is only cached
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        found: list[Node] = []
+        for each in fields(self):
+            value = getattr(self, each.name)
+            found += [
+                one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, Node)
+            ]
+        return tuple(found)
+
+    @property
+    def is_random(self) -> bool:
+        """Does it draw a seed for itself when none is given? Then it has `seed` and `drawn_seed`."""
+        return hasattr(self, "drawn_seed")
+
+    @property
+    def name(self) -> str:
+        """As the user wrote it, for messages and tables."""
+        return self.site.step if self.site else type(self).__name__.lower()
+
+    def __str__(self) -> str:
+        return str(self.site) if self.site else self.name
+
+
+def tree(root: Node) -> list[Node]:
+    """The node and all before it, each once, in an order that only their arrangement tells."""
+    found: dict[Node, None] = {}
+
+    def visit(node: Node) -> None:
+        if node not in found:
+            found[node] = None
+            for one in node.inputs:
+                visit(one)
+
+    visit(root)
+    return list(found)

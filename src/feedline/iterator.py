@@ -1,0 +1,118 @@
+"""DatasetIterator: goes through a dataset once, and knows where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from feedline.errors import UsageError
+from feedline.graph import Context, Cursor, Node, fingerprint, tree
+
+_VERSION = 1
+
+
+class DatasetIterator(Iterator[Any]):
+    """What `iter(dataset)` gives.
+
+    >>> from feedline import Dataset
+    >>> rows = iter(Dataset.range(5))
+    >>> next(rows), next(rows)
+    (np.int64(0), np.int64(1))
+    >>> state = rows.state_dict()
+    >>> later = iter(Dataset.range(5))
+    >>> later.load_state_dict(state)
+    >>> list(later)
+    [np.int64(2), np.int64(3), np.int64(4)]
+    """
+
+    def __init__(self, node: Node, context: Context, resumed: Callable[[int], None]) -> None:
+        self._node = node
+        self._context = context
+        self._resumed = resumed  # told the epoch of a state that was loaded
+        self._cursor: Cursor | None = None
+        self._elements: Iterator[Any] = iter(())
+        self._given = 0  # elements of the current block, since the cursor was advanced
+        self._closed = False
+
+    def __next__(self) -> Any:
+        for element in self._elements:
+            self._given += 1
+            return element
+        return self._next_block()
+
+    def _next_block(self) -> Any:
+        cursor = self._open()
+        cursor.advance(self._given)
+        self._given = 0
+        block = cursor.peek(self._context.block_rows)
+        if block is None:
+            self._elements = iter(())
+            raise StopIteration
+        self._elements = iter(block)
+        return next(self)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("this iterator is closed; iter(dataset) gives a new one.")
+
+    def _open(self) -> Cursor:
+        self._check_open()
+        if self._cursor is None:
+            self._cursor = Cursor(self._context, self._node)
+        return self._cursor
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the iterator is, as JSON can hold it: an iterator of the same pipeline goes on from there."""
+        cursor = self._open()
+        cursor.advance(self._given)
+        self._given = 0
+        return {
+            "feedline": _VERSION,
+            "pipeline": fingerprint(self._node),
+            "epoch": list(self._context.epoch),
+            "seeds": [self._context.seed_of(node) for node in self._unseeded()],
+            "position": cursor.state(),
+        }
+
+    def _unseeded(self) -> list[Node]:
+        """The steps that drew a seed for themselves: another process has drawn other ones."""
+        return [node for node in tree(self._node) if node.is_random and getattr(node, "seed") is None]  # noqa: B009
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from where `state` was taken, by an iterator of the same pipeline in any process."""
+        keys = {"feedline", "pipeline", "epoch", "seeds", "position"}
+        if not isinstance(state, dict) or set(state) != keys or state["feedline"] != _VERSION:
+            raise UsageError("load_state_dict: this is not what state_dict() of a feedline iterator gave.")
+        if state["pipeline"] != fingerprint(self._node):
+            raise UsageError(
+                "load_state_dict: this state was taken from another pipeline.\n"
+                "  Its steps, their arguments and their functions must be the same as then."
+            )
+        self._check_open()
+        if self._cursor is not None:
+            self._cursor.close()
+            self._cursor = None
+        epoch = tuple(state["epoch"])
+        seeds = dict(zip(self._unseeded(), state["seeds"], strict=True))
+        self._context = replace(self._context, epoch=epoch, seeds=seeds)
+        self._resumed(epoch[0])
+        self._elements, self._given = iter(()), 0
+        self._cursor = Cursor(self._context, self._node, state["position"])
+
+    get_state = state_dict
+    set_state = load_state_dict
+
+    def close(self) -> None:
+        """Stop, and give back what is held: threads, files, memory. It happens by itself when dropped."""
+        self._closed = True
+        self._elements = iter(())
+        if self._cursor is not None:
+            self._cursor.close()
+            self._cursor = None
+
+    def __enter__(self) -> DatasetIterator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,334 @@
+"""interleave and flat_map: a dataset for each element, and their elements by turns, in tf.data's order.
+
+The datasets at work are in the slots of a cycle. A turn gives up to `block_length` elements of one slot, then
+comes the next. A slot whose dataset has ended is filled again when its turn comes round.
+
+Rows are not copied here: a block of the result only says which row of which block comes next.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from feedline.block import Block, Sources
+from feedline.errors import UsageError
+from feedline.graph import UNKNOWN, Context, Cursor, Indices, Node, Peek, State, Stream
+from feedline.graph.alike import Alike
+from feedline.graph.arguments import check_function, check_int
+from feedline.graph.calls import blame, caller
+from feedline.spec import ObjectSpec, RaggedSpec
+from feedline.structure import flatten
+
+_AHEAD = 4  # blocks' worth of rows that the slots hold together
+_FEWEST_BYTES = 64 << 10  # of each
+
+
+@dataclass(frozen=True, eq=False)
+class Interleave(Node):
+    input: Node
+    function: Callable[..., Any]  # of an element, gives a Dataset
+    cycle_length: int
+    block_length: int
+
+    def __post_init__(self) -> None:
+        check_function(self, "function")
+        check_int(self, "cycle_length", 1, "1 at least, or AUTOTUNE or None for the number of cores.")
+        check_int(self, "block_length", 1, "1 at least.")
+
+    def cardinality(self) -> int:
+        return UNKNOWN
+
+    def spec(self, peek: Peek | None) -> Any:
+        found = peek(self) if peek else None
+        inner = _specs.get(self)
+        if found is None or inner is None:
+            return inner if found is None else found
+        # The elements tell more than one of the datasets can, except that they are meant to be ragged.
+        (leaves, structure), (of_inner, _) = flatten(found), flatten(inner)
+        pairs = zip(leaves, of_inner, strict=True)
+        return structure.unflatten([other if isinstance(other, RaggedSpec) else one for one, other in pairs])
+
+    def open(self, context: Context, state: State) -> Stream:
+        return _InterleaveStream(self, context, state)
+
+    def dataset_of(self, element: Any, number: int) -> Node:
+        """The node of the dataset that the function returns for an element."""
+        try:
+            made = caller(self.function)(element)
+            node = getattr(made, "_node", None)
+            if not isinstance(node, Node):
+                raise UsageError(
+                    f"{self.name}: the function must return a feedline Dataset, not {type(made).__name__}."
+                )
+        except Exception as error:
+            blame(error, self, number)
+            raise
+        if self not in _specs:
+            _specs[self] = _any_sizes(node.spec(None))
+        return node
+
+
+# What is known of the elements once a dataset was made: a batch asks for it, which runs after that.
+_specs: WeakKeyDictionary[Interleave, Any] = WeakKeyDictionary()
+
+
+def _any_sizes(spec: Any) -> Any:
+    """The spec of the elements of one dataset, whose sizes say nothing about those of the others."""
+    if spec is None:
+        return None
+    leaves, structure = flatten(spec)
+    for number, leaf in enumerate(leaves):
+        if not isinstance(leaf, ObjectSpec) and leaf.shape is not None:
+            leaves[number] = replace(leaf, shape=(None,) * len(leaf.shape))
+    return structure.unflatten(leaves)
+
+
+def default_cycle_length() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+class _Slot:
+    """A dataset at work. The cursor passes its rows only when the state is asked for, or a block ends."""
+
+    def __init__(self, rows: Cursor, made_at: State) -> None:
+        self.rows = rows
+        self.is_new = True  # not yet compared with the others
+        self._made_at = made_at  # the input's state before the element that the dataset was made of
+        self.block: Block | None = None
+        self.row = 0
+
+    @property
+    def at_hand(self) -> int:
+        """How many rows can be had without reading."""
+        return 0 if self.block is None else self.block.rows - self.row
+
+    def read(self, rows: int) -> None:
+        """Have rows at hand; none will be when the dataset has ended."""
+        self._settle()
+        self.block = self.rows.peek(rows)
+
+    def _settle(self) -> None:
+        self.rows.advance(self.row)
+        self.block, self.row = None, 0
+
+    def state(self) -> State:
+        if self.row:
+            block, row = self.block, self.row
+            assert block is not None
+            self._settle()
+            if row < block.rows:
+                self.block = block.slice(row, block.rows)
+        return [self._made_at, self.rows.state()]
+
+    def close(self) -> None:
+        self.rows.close()
+
+
+class _InterleaveStream(Stream):
+    def __init__(self, node: Interleave, context: Context, state: State) -> None:
+        self._node = node
+        self._context = context
+        self._inner = replace(
+            context,
+            block_rows=max(1, min(context.block_rows, _AHEAD * context.block_rows // node.cycle_length)),
+            block_bytes=max(_FEWEST_BYTES, _AHEAD * context.block_bytes // node.cycle_length),
+            siblings=context.siblings * node.cycle_length,
+        )
+        self._turn: int
+        self._in_turn: int  # rows given in this turn
+        self._ended: bool  # the input
+        at_input, self._turn, self._in_turn, self._ended, slots = state or (None, 0, 0, False, {})
+        self._input = Cursor(context, node.input, at_input)
+        self._alike = Alike(node)
+        self._slots: dict[int, _Slot] = {int(at): self._reopened(*saved) for at, saved in slots.items()}
+        self._slow_turns = 0  # so many before whole rounds are tried again
+        self._failure: _Failure | None = None  # to be raised after the rows in front of it
+
+    def next(self, limit: int) -> Block | None:
+        out = _Picks()
+        while out.rows < limit and self._failure is None:
+            if not self._give_rounds(out, limit) and not self._give_turn(out, limit):
+                break
+        if out.rows:
+            return out.block()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            failure.leave()
+            raise failure.error
+        return None
+
+    def _give_rounds(self, out: _Picks, limit: int) -> bool:
+        """Whole rounds of the cycle at once, of the rows at hand; False when there is none.
+
+        Nothing is read here: what fails when it is read must fail in its turn.
+        """
+        node, slots = self._node, self._slots
+        if self._slow_turns or self._in_turn or not slots:
+            return False
+        if not self._ended and len(slots) < node.cycle_length:
+            return False
+        length = node.block_length
+        most = (limit - out.rows) // len(slots)
+        if most < length:
+            return False
+        order = [*range(self._turn, node.cycle_length), *range(self._turn)]
+        active = [slots[at] for at in order if at in slots]
+        rounds = min(most, *(slot.at_hand for slot in active)) // length
+        if rounds == 0:
+            self._slow_turns = len(active)
+            return False
+        out.add_rounds(active, rounds, length)
+        return True
+
+    def _give_turn(self, out: _Picks, limit: int) -> bool:
+        """The rest of one turn, or a step towards the next; False at the end of it all, and on a failure."""
+        slot = self._slots.get(self._turn)
+        if slot is None:
+            if not self._ended:
+                return self._fill_slot()
+            if not self._slots:
+                return False
+            self._pass_turn()
+            return True
+        if not slot.at_hand and not self._read(slot):
+            return False
+        if not slot.at_hand:
+            self._drop_slot()
+            return True
+        rows = min(slot.at_hand, self._node.block_length - self._in_turn, limit - out.rows)
+        out.add(slot, rows)
+        self._in_turn += rows
+        if self._in_turn == self._node.block_length:
+            self._pass_turn()
+        return True
+
+    def _read(self, slot: _Slot) -> bool:
+        try:
+            slot.read(self._inner.block_rows)
+        except Exception as error:
+            slot.rows.held = True
+            self._failure = _Failure(error, slot.rows.release)
+            return False
+        if slot.is_new and slot.block is not None:
+            try:
+                self._alike.check(slot.block)
+            except UsageError as error:
+                self._failure = _Failure(error, self._drop_slot)
+                return False
+            slot.is_new = False
+        return True
+
+    def _drop_slot(self) -> None:
+        self._slots.pop(self._turn).close()
+        self._pass_turn()
+
+    def _pass_turn(self) -> None:
+        self._turn = (self._turn + 1) % self._node.cycle_length
+        self._in_turn = 0
+        self._slow_turns = max(0, self._slow_turns - 1)
+
+    def _fill_slot(self) -> bool:
+        """Make a dataset of the next element of the input, if there is one; False on a failure."""
+        made_at = self._input.state()
+        try:
+            block = self._input.peek(1)
+        except Exception as error:
+            self._input.held = True
+            self._failure = _Failure(error, self._input.release)
+            return False
+        if block is None:
+            self._ended = True
+            return True
+        try:
+            inner = self._node.dataset_of(block.row(0), self._input.passed)
+            self._slots[self._turn] = _Slot(Cursor(self._inner, inner), made_at)
+        except Exception as error:
+            self._failure = _Failure(error, partial(self._input.advance, 1))
+            return False
+        self._input.advance(1)
+        return True
+
+    def _reopened(self, made_at: State, inner: State) -> _Slot:
+        source = Cursor(self._context, self._node.input, made_at)
+        try:
+            block = source.take(1)
+        finally:
+            source.close()
+        if block is None:
+            raise UsageError(f"{self._node}: the input has fewer elements than when the state was taken.")
+        node = self._node.dataset_of(block.row(0), source.passed - 1)
+        return _Slot(Cursor(self._inner, node, inner), made_at)
+
+    def state(self) -> State:
+        slots = {str(at): slot.state() for at, slot in self._slots.items()}
+        return [self._input.state(), self._turn, self._in_turn, self._ended, slots]
+
+    def close(self) -> None:
+        self._input.close()
+        for slot in self._slots.values():
+            slot.close()
+        self._slots = {}
+
+
+class _Failure(NamedTuple):
+    """An error, and what passes the element that failed. Until then the state is that in front of it."""
+
+    error: Exception
+    leave: Callable[[], None]
+
+
+class _Picks:
+    """The rows of a block that is being put together."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._only: Block | None = None  # the rows, when all lie in one stretch
+        self._sources = Sources()
+        self._places: dict[int, tuple[Block, Indices, Indices]] = {}  # of the rows of a block, by its id
+        self._which: list[Indices] = []
+        self._row: list[Indices] = []
+
+    def add(self, slot: _Slot, rows: int) -> None:
+        assert slot.block is not None
+        which, row = self._of(slot, rows)
+        self._only = None if self.rows else slot.block.slice(slot.row, slot.row + rows)
+        self._append(which, row)
+        slot.row += rows
+
+    def add_rounds(self, slots: list[_Slot], rounds: int, length: int) -> None:
+        if len(slots) == 1:
+            return self.add(slots[0], rounds * length)
+        places = [self._of(slot, rounds * length) for slot in slots]
+        for slot in slots:
+            slot.row += rounds * length
+        self._only = None
+        which, row = (
+            np.stack([place[part].reshape(rounds, length) for place in places], axis=1).reshape(-1)
+            for part in (0, 1)
+        )
+        self._append(which, row)
+
+    def _of(self, slot: _Slot, rows: int) -> tuple[Indices, Indices]:
+        block = slot.block
+        assert block is not None
+        known = self._places.get(id(block))
+        if known is None:
+            known = self._places[id(block)] = (block, *self._sources.add(block))
+        return known[1][slot.row : slot.row + rows], known[2][slot.row : slot.row + rows]
+
+    def _append(self, which: Indices, row: Indices) -> None:
+        self._which.append(which)
+        self._row.append(row)
+        self.rows += len(row)
+
+    def block(self) -> Block:
+        if self._only is not None:
+            return self._only
+        return self._sources.pick(np.concatenate(self._which), np.concatenate(self._row))

@@ -1,0 +1,74 @@
+"""list_files: the paths that match a pattern."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from feedline.block import Block
+from feedline.column import Bytes
+from feedline.errors import UsageError
+from feedline.graph import Context, Indices, Node, Peek, State, Stream
+from feedline.graph.indexed import InOrder
+from feedline.spec import STRING, ArraySpec
+from feedline.structure import flatten
+
+_STRUCTURE = flatten(0)[1]
+
+Pattern: TypeAlias = str | bytes | os.PathLike[str]
+
+
+@dataclass(frozen=True, eq=False)
+class ListFiles(Node):
+    """Files are looked for once, when the dataset is made."""
+
+    paths: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, pattern: Pattern | Iterable[Pattern], **site: Any) -> ListFiles:
+        one = isinstance(pattern, str | bytes | os.PathLike) or not isinstance(pattern, Iterable)
+        patterns = [os.fsdecode(_checked(each)) for each in cast(Any, [pattern] if one else pattern)]
+        found = sorted(os.fsencode(path) for each in patterns for path in _matches(each))
+        if not found:
+            raise UsageError(
+                f"list_files: no file matches {', '.join(patterns) or 'an empty list of patterns'}.\n"
+                f"  Patterns without a leading / start in {os.getcwd()}."
+            )
+        return cls(tuple(found), **site)
+
+    def length(self) -> int:
+        return len(self.paths)
+
+    def cardinality(self) -> int:
+        return len(self.paths)
+
+    def spec(self, peek: Peek | None) -> Any:
+        return ArraySpec((), STRING)
+
+    def gather(self, indices: Indices, context: Context) -> Block:
+        strings = [self.paths[number] for number in indices.tolist()]
+        return Block._trusted(_STRUCTURE, [Bytes.of(strings)], len(strings))
+
+    def open(self, context: Context, state: State) -> Stream:
+        return InOrder(self, context, state)
+
+
+def _checked(pattern: Any) -> Any:
+    if not isinstance(pattern, str | bytes | os.PathLike):
+        raise UsageError(f"list_files: a pattern must be a str or a path, not {type(pattern).__name__}.")
+    return pattern
+
+
+def _matches(pattern: str) -> list[str]:
+    """As tf.data: hidden files match, too; ** is *; a backslash makes the next character an ordinary one."""
+    fixed = re.split(r"[*?[\\]", pattern, maxsplit=1)[0]
+    if fixed == pattern:
+        return [pattern] if os.path.exists(pattern) else []
+    if "/" not in fixed:
+        pattern = f"./{pattern}"
+    ours = re.sub(r"\\(.)|\[\^", lambda found: glob.escape(found[1]) if found[1] else "[!", pattern)
+    return glob.glob(ours.rstrip("/"), include_hidden=True)

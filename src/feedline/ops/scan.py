@@ -1,0 +1,109 @@
+"""scan: a function of each element and of a state, which it hands on to the next call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from feedline.block import Block
+from feedline.errors import UsageError
+from feedline.graph import Context, Cursor, Node, Peek, State, Stream
+from feedline.graph.arguments import check_function
+from feedline.graph.calls import Collector, blame
+from feedline.ops.carried import Carried, first_state
+from feedline.structure import flatten
+
+
+@dataclass(frozen=True, eq=False)
+class Scan(Node):
+    input: Node
+    initial_state: Any
+    scan_func: Callable[..., Any]  # of a state and an element, gives a pair of them
+
+    def __post_init__(self) -> None:
+        check_function(self, "scan_func")
+        object.__setattr__(self, "initial_state", first_state(self.initial_state))
+
+    def cardinality(self) -> int:
+        return self.input.cardinality()
+
+    def spec(self, peek: Peek | None) -> Any:
+        return peek(self) if peek else None
+
+    def open(self, context: Context, state: State) -> Stream:
+        return _ScanStream(self, context, state)
+
+    def reduced(self, elements: Iterable[Any]) -> Any:
+        """For `reduce`, whose function returns a state only: the last one."""
+        carried = Carried(self, self.initial_state)
+        for number, element in enumerate(elements):
+            try:
+                carried.set(carried.checked(self.scan_func(carried.value, element)))
+            except Exception as error:
+                blame(error, self, number)
+                raise
+        leaves, structure = flatten(carried.value)
+        return structure.unflatten([leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in leaves])
+
+
+class _ScanStream(Stream):
+    def __init__(self, node: Scan, context: Context, state: State) -> None:
+        self._node = node
+        self._context = context
+        before, saved = state or (None, None)
+        self._rows = Cursor(context, node.input, before)
+        self._carried = Carried(node, node.initial_state, saved)
+        self._results = Collector(node)
+        self._error: Exception | None = None  # of the next element, after the results in front of it
+
+    def next(self, limit: int) -> Block | None:
+        if self._error is None:
+            block = self._rows.peek(limit)
+            if block is None:
+                return None
+            self._fill(block)
+            if len(self._results):
+                self._rows.advance(len(self._results))
+                return self._results.block()
+        assert self._error is not None
+        error, self._error = self._error, None
+        self._rows.advance(1)
+        raise error
+
+    def _fill(self, block: Block) -> None:
+        late = self._context.services.deadline()
+        # An interrupt must leave no results behind, nor a state that is ahead of them.
+        self._results.clear()
+        carried = copy(self._carried)
+        for element in block:
+            try:
+                self._step(carried, element)
+            except Exception as error:
+                blame(error, self._node, self._rows.passed + len(self._results))
+                self._error = error
+                break
+            if late():
+                break
+        self._carried = carried
+
+    def _step(self, carried: Carried, element: Any) -> None:
+        pair = self._node.scan_func(carried.value, element)
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise UsageError(
+                f"{self._node}: the function must return a pair, the new state and an element, "
+                f"not {type(pair).__name__}."
+            )
+        state, result = pair
+        leaves = carried.checked(state)
+        self._results.add(result)
+        carried.set(leaves)
+
+    def state(self) -> State:
+        return [self._rows.state(), self._carried.to_json()]
+
+    def close(self) -> None:
+        self._rows.close()

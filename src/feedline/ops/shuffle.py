@@ -1,0 +1,280 @@
+"""shuffle: elements drawn at random from a buffer that the next ones refill, as in tf.data.
+
+The buffer holds references: a number for each row, and the blocks that the rows lie in. What is drawn is
+copied once, when it is looked at. The row that takes the place of one that was drawn need not be there before
+the next draw: until then there is a hole, which holds its number.
+
+The state is small: how many were drawn, and the state of the input at the oldest row that may still be in the
+buffer. A restored stream goes through the draws again, with numbers only, and then reads the rows it needs.
+What fails again among the elements that it reads was raised before, and is passed over.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from feedline import _native
+from feedline.block import Block, Sources
+from feedline.errors import UsageError
+from feedline.graph import UNKNOWN, Context, Cursor, Indices, Node, Peek, State, Stream
+from feedline.graph.arguments import check_bool, check_int
+from feedline.graph.seeds import key_of
+
+_NO_END = 2**62
+_SPARE = 4  # blocks' worth of rows that a store may hold in vain, beside three times those in the buffer
+_DRAWN = 16  # blocks' worth of rows that are drawn at a time, at most
+_REPLAYED = 1 << 20  # draws that are gone through at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Shuffle(Node):
+    input: Node
+    buffer_size: int
+    seed: int | None
+    reshuffle_each_iteration: bool
+    drawn_seed: int = field(default_factory=lambda: secrets.randbits(63), compare=False)
+
+    def __post_init__(self) -> None:
+        rule = "the buffer must hold 1 element at least; None shuffles all of an indexed dataset."
+        if self.buffer_size != UNKNOWN:
+            check_int(self, "buffer_size", 1, rule)
+        if self.seed is not None:
+            check_int(self, "seed", -(2**63), "seed must be 64 bits at most.")
+        check_bool(self, "reshuffle_each_iteration")
+
+    @property
+    def size(self) -> int:
+        """Of the buffer. All, where the user gave a cardinality that is unknown."""
+        return _NO_END if self.buffer_size == UNKNOWN else self.buffer_size
+
+    def cardinality(self) -> int:
+        return self.input.cardinality()
+
+    def spec(self, peek: Peek | None) -> Any:
+        return self.input.spec(peek)
+
+    def open(self, context: Context, state: State) -> Stream:
+        return _ShuffleStream(self, context, state)
+
+
+class _ShuffleStream(Stream):
+    def __init__(self, node: Shuffle, context: Context, state: State) -> None:
+        self._node = node
+        self._context = context
+        self._ahead = min(context.block_rows, node.size // 2)
+        self._slots: Indices = np.empty(0, np.int64)  # places in the store; the first _filled are in use
+        self._filled = 0
+        self._error: Exception | None = None  # of the input, when all rows in front of it were drawn
+        if state is None:
+            key = key_of(context.seed_of(node), context.epoch if node.reshuffle_each_iteration else ())
+            state = [key, 0, None, 0, None, 0]
+        # `_end`: the number of rows of the input, once it ended. `_raised`: how many of the errors that the
+        # input will raise again were raised before the state was taken.
+        self._key, self._draws, self._end, oldest, input_state, self._raised = state
+        self._rows = Cursor(context, node.input, input_state)
+        self._store = _Store(oldest, input_state)
+        self._begun = self._draws > 0
+        if self._begun:
+            self._restore()
+
+    def next(self, limit: int) -> Block | None:
+        if not self._begun:
+            self._fill()
+        store = self._store
+        # Many blocks' worth, as nothing is copied yet; but large rows that are read ahead are held, too.
+        rows = min(limit, self._context.block_rows, _DRAWN * self._context.rows_of(store.row_bytes))
+        if store.end < store.next + rows - 1:
+            # Rows that are read one by one would each be a block. Beside the buffer, a few more are nothing.
+            self._read(store.next - 1 + max(rows, self._ahead))
+        end = store.end
+        if self._end is None:
+            end += 1  # there may be a hole after the last draw
+            rows = min(rows, end - store.next)
+        if rows == 0:
+            self._raise()
+        places, self._filled, store.next = _native.draw(
+            self._key, self._draws, self._slots, self._filled, store.next, end, rows
+        )
+        if len(places) == 0:
+            return None
+        self._draws += len(places)
+        block = store.pick(places)
+        spare = _SPARE * self._context.rows_of(store.row_bytes)
+        if self._end is None and store.end > 3 * self._filled + spare:
+            store.compact(self._slots[: self._filled])
+        return block
+
+    def _fill(self) -> None:
+        size = self._node.size
+        self._read(size)
+        if self._error is not None:
+            self._raise()
+        self._slots = np.arange(min(size, self._store.end), dtype=np.int64)
+        self._filled = self._store.next = len(self._slots)
+        self._begun = True
+
+    def _raise(self) -> None:
+        assert self._error is not None
+        error, self._error = self._error, None
+        self._store.failures += 1
+        raise error
+
+    def _read(self, places: int) -> None:
+        """Read until the store has so many places, or the input ends or fails."""
+        while self._end is None and self._error is None and self._store.end < places:
+            try:
+                block = self._take(places - self._store.end)
+            except Exception as error:
+                self._error = error
+                return
+            if block is not None:
+                self._store.add(block)
+            else:
+                self._end = self._store.rows_seen
+                self._close_hole()
+
+    def _close_hole(self) -> None:
+        """No row came for the last place that was drawn from: the buffer shrinks, as it does at the end."""
+        store = self._store
+        if store.next > store.end:
+            hole = np.flatnonzero(self._slots[: self._filled] == store.end)
+            self._filled -= 1
+            self._slots[hole] = self._slots[self._filled]
+            store.next = store.end
+
+    def _take(self, rows: int) -> Block | None:
+        while True:
+            self._store.mark(self._rows.state())
+            try:
+                return self._rows.take(min(rows, self._context.block_rows))
+            except Exception:
+                if not self._raised:
+                    raise
+                self._raised -= 1
+                self._store.failures += 1
+
+    def _restore(self) -> None:
+        """Bring the buffer to where it was after `_draws` draws."""
+        end = _NO_END if self._end is None else self._end
+        self._slots = np.arange(min(self._node.size, end), dtype=np.int64)
+        filled, row = len(self._slots), len(self._slots)
+        for done in range(0, self._draws, _REPLAYED):
+            count = min(_REPLAYED, self._draws - done)
+            _, filled, row = _native.draw(self._key, done, self._slots, filled, row, end, count)
+        self._filled = filled
+        if self._end is None:
+            row -= 1  # it is the hole
+        needed = np.sort(self._slots[:filled])
+        self._store.kept = needed = needed[needed < row]
+        while (seen := self._store.rows_seen) < row:
+            block = self._take(row - seen)
+            if block is None:
+                raise UsageError(f"{self._node}: the input has fewer elements than when the state was taken.")
+            first, last = np.searchsorted(needed, (seen, seen + block.rows))
+            self._store.add_some(block, needed[first:last] - seen)
+        self._slots[:filled] = np.searchsorted(needed, self._slots[:filled])
+        self._store.next = filled
+
+    def state(self) -> State:
+        oldest, input_state, failures = self._store.oldest()
+        return [self._key, self._draws, self._end, oldest, input_state, failures + self._raised]
+
+    def close(self) -> None:
+        self._rows.close()
+        self._store = _Store(0, None)
+
+
+class _Store:
+    """The rows that were read, each at a place, in the order in which they came.
+
+    Blocks stay as long as a row of theirs may be drawn. When most of what they hold was drawn, the rest is
+    copied together, and they are let go.
+    """
+
+    def __init__(self, first_row: int, input_state: State) -> None:
+        self.end = 0  # the number of places
+        self.next = 0  # the first place whose row is not yet in the buffer
+        self.rows_seen = first_row  # of the input
+        self.failures = 0  # errors that the input raised on the way
+        self.row_bytes = 0
+        self._sources = Sources()
+        self._which = _Numbers()  # for each place, the number of its source,
+        self._row = _Numbers()  # and the row there
+        self.kept: Indices = np.empty(0, np.int64)  # the row numbers of the first places; the others follow
+        self._marks: deque[tuple[int, State, int]] = deque()  # `rows_seen`, the input's state and `failures`
+        self.mark(input_state)
+
+    def mark(self, input_state: State) -> None:
+        """Remember where the input is: it may have to be read again from here."""
+        self._marks.append((self.rows_seen, input_state, self.failures))
+
+    def add(self, block: Block) -> None:
+        self.rows_seen += block.rows
+        self.row_bytes = max(1, block.nbytes // block.rows)
+        self._append(block)
+
+    def add_some(self, block: Block, rows: Indices) -> None:
+        """Only some rows of a block, which are among `kept`. The block itself is let go."""
+        self.rows_seen += block.rows
+        self.row_bytes = max(1, block.nbytes // block.rows)
+        if len(rows):
+            self._append(_copied(block.take(rows)))
+
+    def _append(self, block: Block) -> None:
+        which, rows = self._sources.add(block)
+        self._which.extend(which)
+        self._row.extend(rows)
+        self.end += block.rows
+
+    def pick(self, places: Indices) -> Block:
+        return self._sources.pick(self._which[places], self._row[places])
+
+    def oldest(self) -> tuple[int, State, int]:
+        """A row from which on the input may have to be read again, its state there, and the errors since."""
+        row, input_state, failures = self._marks[0]
+        return row, input_state, self.failures - failures
+
+    def compact(self, slots: Indices) -> None:
+        """Keep only the rows in `slots` and those that come next. Places are counted anew, in `slots` too."""
+        live = np.concatenate([np.sort(slots[slots < self.end]), np.arange(self.next, self.end)])
+        numbers = live + (self.rows_seen - self.end)
+        kept = live < len(self.kept)
+        numbers[kept] = self.kept[live[kept]]
+        oldest = numbers[0] if len(numbers) else self.rows_seen
+        while len(self._marks) > 1 and self._marks[1][0] <= oldest:
+            self._marks.popleft()
+        copied = _copied(self.pick(live))
+        slots[:] = np.searchsorted(live, slots)
+        self.next -= self.end - len(live)
+        self.end = 0
+        self.kept, self._sources = numbers, Sources()
+        self._which, self._row = _Numbers(), _Numbers()
+        self._append(copied)
+
+
+def _copied(picked: Block) -> Block:
+    """Picked rows in memory of their own."""
+    return Block._trusted(picked.structure, picked.columns, picked.rows)
+
+
+class _Numbers:
+    """An array that grows."""
+
+    def __init__(self) -> None:
+        self._all: Indices = np.empty(4096, np.int64)
+        self._count = 0
+
+    def extend(self, numbers: Indices) -> None:
+        count = self._count + len(numbers)
+        if count > len(self._all):
+            self._all = np.concatenate([self._all, np.empty(max(count, len(self._all)), np.int64)])
+        self._all[self._count : count] = numbers
+        self._count = count
+
+    def __getitem__(self, places: Indices) -> Indices:
+        return self._all[places]

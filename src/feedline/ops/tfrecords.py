@@ -1,0 +1,109 @@
+"""from_tfrecords: the records of TFRecord files, decoded or as they are.
+
+Files are read and decoded in native threads. Where every file has its index beside it, records can also be
+had in any order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from feedline.block import Block
+from feedline.errors import UsageError
+from feedline.graph import UNKNOWN, Context, Indices, Node, Peek, State, Stream
+from feedline.records.blocks import BlockSource, PointSource
+from feedline.records.decode import Plan
+from feedline.spec import STRING, ArraySpec
+
+# Of a block: fewer would cost more than they spare, and more would leave the processor's caches. In between,
+# a part of what is wanted, so that whole batches fit into it.
+_FEWEST_ROWS, _MOST_ROWS = 64, 1024
+
+
+@dataclass(frozen=True, eq=False)
+class TFRecords(Node):
+    paths: tuple[str, ...]
+    features: Any  # as `features.normalize` gives them; None: the records are bytes
+    compression: str
+    verify: bool
+    skip: bool  # pass over what is damaged
+
+    @cached_property
+    def plan(self) -> Plan | None:
+        return None if self.features is None else Plan(self.features)
+
+    @cached_property
+    def _points(self) -> PointSource | None:
+        # With records left out, numbers would not be those of the index.
+        if self.skip or self.compression not in ("auto", "none"):
+            return None
+        return PointSource.of(self.paths, self.plan, verify=self.verify)
+
+    def length(self) -> int | None:
+        return None if self._points is None else len(self._points)
+
+    def cardinality(self) -> int:
+        length = self.length()
+        return UNKNOWN if length is None else length
+
+    def spec(self, peek: Peek | None) -> Any:
+        return ArraySpec((), STRING) if self.plan is None else self.plan.spec
+
+    def gather(self, indices: Indices, context: Context) -> Block:
+        if self._points is None:
+            raise UsageError(f"{self}: without an index beside each file, records come in order only.")
+        return self._points.take(indices)
+
+    def open(self, context: Context, state: State) -> Stream:
+        return _RecordStream(self, context, state)
+
+
+class _RecordStream(Stream):
+    def __init__(self, node: TFRecords, context: Context, state: State) -> None:
+        self._node = node
+        self._context = context
+        self._place = tuple(state) if state else (0, 0, 0)
+        self._source: BlockSource | None = None
+        self._ended = False
+
+    def next(self, limit: int) -> Block | None:
+        if self._ended:
+            return None
+        source = self._source or self._open(limit)
+        try:
+            block = source.next()
+        finally:
+            self._place = source.place
+        if block is None:
+            self._ended = True
+            source.skipped.warn()
+            self.close()
+        return block
+
+    def _open(self, rows: int) -> BlockSource:
+        """Only now, because what is asked for first tells what size of block fits the next step."""
+        node, context = self._node, self._context
+        alone = context.siblings == 1
+        self._source = BlockSource(
+            node.paths,
+            node.plan,
+            rows=max(_FEWEST_ROWS, rows // -(-rows // _MOST_ROWS)),
+            threads=context.services.cores if alone else 1,
+            compression=node.compression,
+            verify=node.verify,
+            skip=node.skip,
+            start=self._place,
+            block_bytes=context.block_bytes,
+            shared=not alone,
+        )
+        return self._source
+
+    def state(self) -> State:
+        return list(self._place)
+
+    def close(self) -> None:
+        if self._source is not None:
+            self._source.close()
+            self._source = None

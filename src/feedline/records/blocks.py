@@ -1,0 +1,190 @@
+"""TFRecord files -> blocks: decoded by `features`, or the records as they are; in order or by index."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from feedline import _native
+from feedline.block import Block, Bytes
+from feedline.errors import UsageError
+from feedline.records.decode import Features, Plan
+from feedline.records.faults import to_error
+from feedline.records.indexing import FRAMING, Offsets, load_index
+from feedline.records.paths import Files, compression_name, resolve
+from feedline.records.reading import OnCorrupt, SkipCount, raise_fault, skips
+from feedline.structure import flatten
+
+Place = tuple[int, int, int]
+"""Where a record begins: the number of its file, the offset of its header, the record's number there."""
+
+_RECORD = flatten(b"")[1]
+_MAX_BLOCK_BYTES = 64 << 20  # records this large make short blocks, whatever `rows` says
+
+
+class BlockSource:
+    """Blocks of about `rows` rows, one after another, and the place after the last of them."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        plan: Plan | None,
+        *,
+        rows: int,
+        threads: int,
+        compression: str,
+        verify: bool,
+        skip: bool,
+        start: Place = (0, 0, 0),
+        block_bytes: int = _MAX_BLOCK_BYTES,
+        shared: bool = False,
+    ) -> None:
+        """Without a `plan`, rows are the records' bytes.
+
+        `shared`: one block is made ahead by threads that all such sources share, instead of by `threads` of
+        its own.
+        """
+        self._plan = plan
+        self._open = _native.ReadAhead if shared else _native.BlockReader
+        self._options: dict[str, Any] = {
+            "files": [os.fsencode(path) for path in paths],
+            "schema": _schema(plan),
+            "rows": rows,
+            "threads": threads,
+            "verify": verify,
+            "skip": skip,
+            "compression": compression,
+            "block_bytes": block_bytes,
+        }
+        self.place = start
+        self.skipped = SkipCount()
+        self._reader = self._open(**self._options, start=start)
+        self._fault: _native.Fault | None = None
+        self._resume: Place = start
+
+    def next(self) -> Block | None:
+        """The next block, or None at the end.
+
+        What is damaged raises after the rows in front of it. Asked again, the source goes on after the
+        record, or, when the next one cannot be found, with the next file.
+        """
+        while self._fault is None:
+            item = self._reader.next()
+            if item is None:
+                return None
+            (rows, arrays, skipped, fault), place, resume = item
+            self.skipped.add(skipped)
+            if place is not None:
+                self.place = place
+            if fault is not None:
+                self._fault = fault
+                self._resume = self.place if resume is None else resume
+            if rows:
+                return _block(self._plan, rows, arrays)
+        fault, self._fault = self._fault, None
+        self.place = self._resume
+        self._reader.close()
+        self._reader = self._open(**self._options, start=self.place)
+        raise to_error(fault)
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def read_blocks(
+    files: Files,
+    features: Features,
+    *,
+    rows: int = 256,
+    threads: int = 1,
+    compression: str | None = "auto",
+    verify: bool = True,
+    on_corrupt: OnCorrupt = "raise",
+) -> Iterator[Block]:
+    """The Examples of the files, one after another, decoded into blocks of `rows` rows.
+
+    The last block may be shorter, and so may one with skipped records or with more than 64 MB of them. With
+    several `threads` they work side by side, outside of Python's lock, and the order is the same.
+
+    With `on_corrupt="skip"` damaged records are dropped, and one warning at the end counts them. Records that
+    are sound, but do not fit `features`, always raise: they would all be dropped.
+    """
+    if rows < 1:
+        raise UsageError(f"read_blocks(rows={rows}): a block has 1 row at least.")
+    if threads < 1:
+        raise UsageError(f"read_blocks(threads={threads}): 1 thread at least is needed.")
+    source = BlockSource(
+        resolve(files),
+        Plan(features),
+        rows=rows,
+        threads=threads,
+        compression=compression_name(compression),
+        verify=verify,
+        skip=skips(on_corrupt),
+    )
+    return _blocks(source)
+
+
+def _blocks(source: BlockSource) -> Iterator[Block]:
+    try:
+        while (block := source.next()) is not None:
+            yield block
+        source.skipped.warn()
+    finally:
+        source.close()
+
+
+class PointSource:
+    """The records of plain files in any order, by the indexes beside them."""
+
+    def __init__(
+        self, paths: Sequence[str], indexes: Sequence[Offsets], plan: Plan | None, verify: bool
+    ) -> None:
+        self._plan = plan
+        self._reader = _native.PointReader([os.fsencode(path) for path in paths], _schema(plan), verify)
+        # One after another, each with the end of its last record.
+        self._offsets = np.concatenate(indexes)
+        self._firsts = np.cumsum([0, *(len(index) - 1 for index in indexes)])
+
+    @classmethod
+    def of(cls, paths: Sequence[str], plan: Plan | None, *, verify: bool) -> PointSource | None:
+        """None unless every file has an index that is true."""
+        indexes = []
+        for path in paths:
+            known = load_index(path)
+            if known is None:
+                return None
+            indexes.append(known)
+        return cls(paths, indexes, plan, verify)
+
+    def __len__(self) -> int:
+        return int(self._firsts[-1])
+
+    def take(self, indices: np.ndarray[Any, np.dtype[np.int64]]) -> Block:
+        """The records at `indices`, counted over all files."""
+        files = np.searchsorted(self._firsts, indices, side="right") - 1
+        places = indices + files
+        offsets = self._offsets[places]
+        sizes = self._offsets[places + 1] - offsets - np.uint64(FRAMING)
+        decoded = self._reader.read(files, offsets, sizes, indices - self._firsts[files])
+        rows, arrays, _, fault = decoded
+        raise_fault(fault)
+        return _block(self._plan, rows, arrays)
+
+
+def _schema(plan: Plan | None) -> _native.Schema:
+    if plan is not None:
+        return plan.schema
+    schema = _native.Schema()
+    schema.add_whole()
+    return schema
+
+
+def _block(plan: Plan | None, rows: int, arrays: list[Any]) -> Block:
+    if plan is not None:
+        return plan.block(rows, arrays)
+    data, offsets = arrays[0][:2]
+    return Block._trusted(_RECORD, [Bytes(data, offsets, (), rows)], rows)

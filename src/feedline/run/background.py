@@ -1,0 +1,149 @@
+"""A stream that a thread of its own runs ahead.
+
+Each block comes with the state after it, so the state of what was handed out is exact however far the thread
+is ahead. An error of the stream arrives in its place among the rows.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from feedline.block import Block
+from feedline.errors import UsageError
+from feedline.graph import State, Stream
+
+
+class Background(Stream):
+    def __init__(self, start: Callable[[State], Stream], state: State, rows: int, nbytes: int | None) -> None:
+        self._state = state
+        self._ended = False
+        self._feed = _Feed(start, state, rows, nbytes)
+        # The thread knows only the feed: when this stream is dropped without close(), it ends all the same.
+        self._thread = self._feed.thread
+        self._thread.start()
+
+    def next(self, limit: int) -> Block | None:
+        if self._ended:
+            return None
+        began = time.perf_counter()
+        item = self._feed.take()
+        self.waited += time.perf_counter() - began
+        self._state = item.after
+        if item.error is not None:
+            raise item.error
+        self._ended = item.block is None
+        return item.block
+
+    def state(self) -> State:
+        return self._state
+
+    def close(self) -> None:
+        self._feed.stop()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+        self._ended = True
+
+    def __del__(self) -> None:
+        if hasattr(self, "_feed"):
+            self._feed.stop()
+
+
+class _Item:
+    def __init__(self, block: Block | None, error: BaseException | None, after: State) -> None:
+        self.block = block
+        self.error = error
+        self.after = after
+        self.rows = 1 if block is None else block.rows
+        self.bytes = 0 if block is None else block.nbytes
+
+
+class _Feed:
+    """What the thread and its consumer share."""
+
+    def __init__(self, start: Callable[[State], Stream], state: State, rows: int, nbytes: int | None) -> None:
+        self._start = start
+        self._state = state
+        self._capacity = rows
+        self._most_bytes = float("inf") if nbytes is None else nbytes
+        self._items: deque[_Item] = deque()
+        self._held = 0  # rows in _items, an error counting as one
+        self._bytes = 0  # of those
+        self._stopped = False
+        self._changed = threading.Condition()
+        self.thread = threading.Thread(target=self._run, name="feedline-prefetch", daemon=True)
+
+    def _run(self) -> None:
+        stream = None
+        _running.add(self)
+        try:
+            stream = self._start(self._state)
+            while self._room():
+                try:
+                    block = stream.next(max(1, self._capacity // 2))
+                    if block is not None:
+                        _ = block.columns  # rows that were only picked are copied here, not by the consumer
+                    item = _Item(block, None, stream.state())
+                except Exception as error:
+                    item = _Item(None, error, stream.state())
+                self._put(item)
+                if item.block is None and item.error is None:
+                    return
+        except BaseException as error:
+            # Opening failed, or the state did: there is nothing to go on with.
+            self._put(_Item(None, error, self._state))
+            self._put(_Item(None, None, self._state))
+        finally:
+            if stream is not None:
+                stream.close()
+            _running.discard(self)
+
+    def _room(self) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._has_room())
+            return not self._stopped
+
+    def _has_room(self) -> bool:
+        return self._held < self._capacity and self._bytes < self._most_bytes
+
+    def _put(self, item: _Item) -> None:
+        with self._changed:
+            self._items.append(item)
+            self._held += item.rows
+            self._bytes += item.bytes
+            self._changed.notify_all()
+
+    def take(self) -> _Item:
+        with self._changed:
+            self._changed.wait_for(lambda: self._items or self._stopped)
+            if self._stopped:
+                raise UsageError("this iterator was closed while another thread read from it.")
+            item = self._items.popleft()
+            self._held -= item.rows
+            self._bytes -= item.bytes
+            self._changed.notify_all()
+            return item
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._items.clear()
+            self._changed.notify_all()
+
+
+_running: set[_Feed] = set()
+_GRACE = 10.0  # seconds, for a user's function that is at work when the program ends
+
+
+@atexit.register
+def _end_all() -> None:
+    """A thread that still runs when the interpreter goes is killed within native code, and that aborts."""
+    until = time.monotonic() + _GRACE
+    feeds = tuple(_running)
+    for feed in feeds:
+        feed.stop()
+    for feed in feeds:
+        feed.thread.join(max(0.0, until - time.monotonic()))

@@ -1,0 +1,157 @@
+"""ignore_errors: what fails is dropped, and the rest comes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from feedline import Dataset, FixedLenFeature, _native, example
+from feedline.graph import INFINITE, Node, Stream
+from feedline.spec import ArraySpec
+from feedline.testing import Failed, assert_same, check_errors, check_laws
+from tests.ops import oracle
+from tests.ops.oracle import tf
+
+
+def fail_for_threes(x):
+    if x % 3 == 0:
+        raise Failed(f"{x}")
+    return x
+
+
+def numbers(dataset):
+    return [int(x) for x in dataset]
+
+
+def test_it_drops_what_fails_as_in_tf_datas_documentation():
+    theirs = tf.data.Dataset.from_tensor_slices([1.0, 2.0, 0.0, 4.0])
+    theirs = theirs.map(lambda x: tf.debugging.check_numerics(1.0 / x, "")).ignore_errors()
+
+    def invert(x):
+        if x == 0:
+            raise ZeroDivisionError
+        return np.float32(1) / x
+
+    ours = Dataset.from_tensor_slices([1.0, 2.0, 0.0, 4.0]).map(invert).ignore_errors()
+    oracle.assert_same_elements(ours, theirs)
+
+
+def test_nothing_is_left_where_all_fail():
+    ours = Dataset.range(5).map(lambda x: 1 // 0).ignore_errors()
+    assert list(ours) == []
+    assert list(ours.repeat(2)) == []
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda ds: ds,
+        lambda ds: ds.batch(2),
+        lambda ds: ds.filter(lambda x: x % 2 == 0),
+        lambda ds: ds.window(3, 1).flat_map(lambda w: w.batch(3)),
+        lambda ds: ds.group_by_window(lambda x: x % 2, lambda k, g: g.batch(2), 2),
+        lambda ds: ds.scan(np.int64(0), lambda s, x: (s + x, s)),
+        lambda ds: ds.take_while(lambda x: x < 11),
+        lambda ds: ds.map(lambda x: x // 2).unique(),
+        lambda ds: ds.skip(2),
+        lambda ds: ds.take(4),
+        lambda ds: ds.enumerate(),
+        lambda ds: ds.repeat(2),
+        lambda ds: ds.shard(2, 1),
+        lambda ds: ds.prefetch(2),
+    ],
+)
+def test_after_any_step_the_same_is_left_as_in_tf_data(step):
+    # One after another: of indexed elements, skip and shard do not compute those that they leave out.
+    ours = step(Dataset.range(14).filter(lambda x: True).map(fail_for_threes)).ignore_errors()
+    theirs = step(tf.data.Dataset.range(14).map(oracle.fail_at((0, 3, 6, 9, 12)))).ignore_errors()
+    as_written = tf.data.Options()  # a batch that is fused with a map loses its other elements, too
+    as_written.experimental_optimization.apply_default_optimizations = False
+    oracle.assert_same_elements(ours, theirs.with_options(as_written))
+
+
+def test_damaged_records_are_dropped_and_those_after_them_are_not(tmp_path):
+    data = bytearray(b"".join(_native.frame(b"record %d" % number) for number in range(6)))
+    data[len(data) // 6 * 2 + 14] ^= 1
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(data)
+    whole = [b"record %d" % number for number in (0, 1, 3, 4, 5)]
+    assert list(Dataset.from_tfrecords(path).ignore_errors()) == whole
+    theirs = tf.data.TFRecordDataset(str(path)).ignore_errors()
+    assert list(theirs.as_numpy_iterator()) == whole[:2]  # it gives up the file
+
+
+def test_records_that_do_not_fit_the_features_are_dropped(tmp_path):
+    payloads = [example.encode({"x": [number]}) for number in range(6)]
+    payloads[1], payloads[4] = b"no example", example.encode({"x": [0.5]})
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(b"".join(map(_native.frame, payloads)))
+    theirs = tf.data.TFRecordDataset(str(path)).map(
+        lambda one: tf.io.parse_single_example(one, {"x": tf.io.FixedLenFeature([], tf.int64)})
+    )
+    ours = Dataset.from_tfrecords(path, {"x": FixedLenFeature((), "int64")})
+    assert_same(ours.ignore_errors(), theirs.ignore_errors().as_numpy_iterator())
+
+
+def test_each_error_is_told_of_when_wanted():
+    dataset = Dataset.range(5).map(fail_for_threes).ignore_errors(log_warning=True)
+    with pytest.warns(RuntimeWarning, match="ignore_errors, added at .* dropped: Failed: [03]") as told:
+        assert numbers(dataset) == [1, 2, 4]
+    assert len(told) == 2
+    assert "in map, added at" in str(told[1].message)
+    assert numbers(Dataset.range(5).map(fail_for_threes).ignore_errors(log_warning=False)) == [1, 2, 4]
+
+
+class Stuck(Stream):
+    def next(self, limit):
+        raise Failed("always")
+
+    def state(self):
+        return 0
+
+
+@dataclass(frozen=True, eq=False)
+class StuckNode(Node):
+    def open(self, context, state):
+        return Stuck()
+
+    def cardinality(self):
+        return INFINITE
+
+    def spec(self, peek):
+        return None
+
+
+def test_an_input_that_cannot_go_on_is_not_asked_for_ever():
+    with pytest.raises(Failed, match="always"):
+        list(Dataset(StuckNode()).ignore_errors())
+
+
+def test_cardinality_is_unknown_as_in_tf_data():
+    for step in (lambda ds: ds.range(0), lambda ds: ds.range(3), lambda ds: ds.range(3).repeat()):
+        ours, theirs = (step(ds).ignore_errors() for ds in (Dataset, tf.data.Dataset))
+        assert ours.cardinality() == int(theirs.cardinality())
+
+
+def test_the_spec_is_that_of_the_input_also_where_the_first_elements_fail():
+    assert Dataset.range(6).batch(2).ignore_errors().element_spec == ArraySpec((None,), np.dtype("int64"))
+    failing = Dataset.range(6).map(fail_for_threes).batch(2).ignore_errors()
+    assert failing.element_spec.dtype == np.dtype("int64")
+
+
+def test_interrupts_are_not_ignored():
+    def interrupt(x):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(Dataset.range(3).map(interrupt).ignore_errors())
+
+
+def test_it_obeys_the_laws():
+    check_laws(lambda ds: ds.ignore_errors(), Dataset.range(9))
+    found = check_errors(lambda ds: ds.ignore_errors(), Dataset.range(12))
+    assert [int(event[1]) for event in found] == [1, 2, 5, 6, 7, 8, 10, 11]
+    check_errors(lambda ds: ds.shuffle(4, seed=1).ignore_errors(), Dataset.range(12))
+    check_errors(lambda ds: ds.window(2, 1).flat_map(lambda w: w.batch(2)).ignore_errors(), Dataset.range(12))

@@ -1,0 +1,126 @@
+"""map."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from feedline import Dataset, Ragged, UsageError
+from feedline.testing import check_errors, check_laws
+from tests.ops.sources import Point, every_source
+from tests.tfdata import both, both_refuse
+
+PIPELINES = {
+    # tf.data's own examples
+    "one component": lambda D: D.range(1, 6).map(lambda x: x + 1),
+    "a list of tuples": lambda D: D.from_tensor_slices(([1, 2, 3], [4, 5, 6])).map(lambda x, y: x + y),
+    "a dict": lambda D: D.from_tensor_slices({"a": [1, 2], "b": [3, 4]}).map(lambda d: d["a"] * d["b"]),
+    "several results": lambda D: D.range(3).map(lambda x: (x, 2 * x)),
+    "a dict of results": lambda D: D.range(3).map(lambda x: {"x": x, "y": {"z": (x, x)}}),
+    "a constant": lambda D: D.range(3).map(lambda x: 37.0),
+    "constants of each kind": lambda D: D.range(2).map(lambda x: (1, 2.5, "text", True, b"\0")),
+    "a list is one array": lambda D: D.range(2).map(lambda x: (37.0, ["Foo", "Bar"], x)),
+    "a NumPy array": lambda D: D.range(2).map(lambda x: np.array([1.5, 2.5])),
+    # what else there is
+    "a pair as one argument": lambda D: D.range(3).map(lambda x: ((x, x),)).map(lambda pair: pair[0]),
+    "a namedtuple is one argument": lambda D: D.from_tensor_slices(Point([1, 2], [3, 4])).map(lambda p: p.x),
+    "any number of arguments": lambda D: D.range(3).map(lambda x: (x, x, x)).map(lambda *args: args[1:]),
+    "None": lambda D: D.range(2).map(lambda x: (x, None)).map(lambda x, none: {"a": none, "b": x}),
+    "batches": lambda D: D.range(7).batch(3).map(lambda x: x * x),
+    "nothing": lambda D: D.range(0).map(lambda x: x + 1),
+    "for ever": lambda D: D.range(2).repeat().map(lambda x: x + 1).take(5),
+    "unknown": lambda D: D.range(9).filter(lambda x: x > 5).map(lambda x: x + 1),
+}
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES.values(), ids=PIPELINES.keys())
+@pytest.mark.parametrize("parallel", [{}, {"num_parallel_calls": 2}], ids=["", "parallel"])
+def test_map_gives_what_tf_data_gives(pipeline, parallel):
+    both(pipeline)
+    if parallel:
+        both(lambda D: pipeline(D).map(lambda *x: x, num_parallel_calls=2, deterministic=True))
+
+
+@every_source
+def test_map_obeys_the_laws(source):
+    check_laws(lambda ds: ds.map(lambda *x: {"all": x}), source)
+
+
+def test_results_of_changing_shapes_obey_the_laws():
+    def ragged(i):
+        return {
+            "ragged": Ragged(np.arange(i), [0, 0, i]),
+            "length": np.ones(i),
+            "rank": np.ones((2,) * (i % 3)),
+        }
+
+    check_laws(lambda ds: ds.map(ragged), Dataset.range(7))
+
+
+def test_errors_come_in_their_place():
+    check_errors(lambda ds: ds.map(lambda x: x + 1), Dataset.range(12))
+
+
+def test_results_do_not_wait_for_slow_ones():
+    def slow(x):
+        if x >= 2:
+            time.sleep(0.5)
+        return x
+
+    began = time.perf_counter()
+    assert next(iter(Dataset.range(100).map(slow))) == 0
+    assert time.perf_counter() - began < 5
+
+
+def test_an_interrupted_map_goes_on_where_it_was():
+    interrupts = [KeyboardInterrupt]
+
+    def interrupted(x):
+        if x == 5 and interrupts:
+            raise interrupts.pop()
+        return x
+
+    rows = iter(Dataset.range(9).map(interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        list(rows)
+    assert list(rows) == list(range(9))
+
+
+def test_a_function_may_return_what_it_was_given():
+    source = Dataset.from_tensor_slices((np.arange(6).reshape(3, 2), ["a", "b", "c"]))
+    assert [(x.tolist(), y) for x, y in source.map(lambda x, y: (x, y))] == [
+        ([0, 1], b"a"),
+        ([2, 3], b"b"),
+        ([4, 5], b"c"),
+    ]
+
+
+def test_a_list_is_an_array_also_as_the_whole_result():
+    # In tf.data, there alone, it is a tuple.
+    assert [x.tolist() for x in Dataset.range(2).map(lambda x: [x, x])] == [[0, 0], [1, 1]]
+
+
+def test_an_object_that_is_no_array_is_handed_on():
+    marker = object()
+    assert list(Dataset.range(2).map(lambda x: (x, marker))) == [(0, marker), (1, marker)]
+
+
+@pytest.mark.parametrize("calls", [0, -2, "2", 1.5])
+def test_the_number_of_calls_is_refused_as_by_tf_data(calls):
+    both_refuse(lambda D: D.range(3).map(lambda x: x, num_parallel_calls=calls))
+    with pytest.raises(UsageError) as caught:
+        Dataset.range(3).map(lambda x: x, num_parallel_calls=calls)
+    assert str(caught.value) == (
+        f"map(num_parallel_calls={calls!r}): must be an int, 1 at least, or AUTOTUNE (-1), or None."
+    )
+
+
+@pytest.mark.parametrize("function", [None, 5, "lambda x: x"])
+def test_map_wants_a_function(function):
+    both_refuse(lambda D: D.range(3).map(function))
+    with pytest.raises(UsageError) as caught:
+        Dataset.range(3).map(function)
+    kind = type(function).__name__
+    assert str(caught.value) == f"map({function!r}): give a function of one element, not {kind}."

@@ -1,0 +1,200 @@
+"""from_tfrecords: what comes out of files, in which order, from where on, and what of damaged ones."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import feedline as fl
+from feedline import Dataset, example, records
+from feedline._native import frame
+from feedline.testing import assert_same, check_laws
+
+FEATURES = {
+    "id": fl.FixedLenFeature((), "int64"),
+    "x": fl.FixedLenFeature((3,), "float32"),
+    "tags": fl.VarLenFeature("string"),
+}
+
+
+def row(number: int) -> dict:
+    tags = [b"t%d" % i for i in range(number % 3)]
+    return {"id": number, "x": np.arange(3, dtype="float32") + number, "tags": np.array(tags, object)}
+
+
+def write(path, numbers, compress=False):
+    data = b"".join(frame(example.encode(row(number))) for number in numbers)
+    path.write_bytes(gzip.compress(data) if compress else data)
+    return str(path)
+
+
+@pytest.fixture
+def files(tmp_path):
+    paths = [write(tmp_path / "a.tfrecord", range(10)), write(tmp_path / "b.tfrecord", [])]
+    paths.append(write(tmp_path / "c.tfrecord", range(10, 25), compress=True))
+    return [*paths, write(tmp_path / "d.tfrecord", range(25, 40))]
+
+
+def ids(dataset) -> list[int]:
+    return [int(element["id"]) for element in dataset]
+
+
+def test_elements_are_dicts_by_the_features_names(files):
+    elements = list(Dataset.from_tfrecords(files, FEATURES))
+    assert ids(elements) == list(range(40))
+    assert_same(elements[5:6], [{**row(5), "id": np.int64(5)}])
+
+
+def test_without_features_elements_are_the_records_bytes(files):
+    assert list(Dataset.from_tfrecords(files)) == [example.encode(row(number)) for number in range(40)]
+
+
+def test_it_obeys_the_laws(files):
+    check_laws(lambda ds: ds, Dataset.from_tfrecords(files, FEATURES))
+    check_laws(lambda ds: ds, Dataset.from_tfrecords(files))
+    check_laws(lambda ds: ds, Dataset.from_tfrecords(files, FEATURES, num_parallel_reads=3))
+    check_laws(lambda ds: ds.batch(7), Dataset.from_tfrecords(files, FEATURES))
+
+
+def test_it_obeys_the_laws_with_an_index(files):
+    plain = [path for path in files if "c.tfrecord" not in path]
+    for path in plain:
+        records.index(path)
+    elements = check_laws(lambda ds: ds, Dataset.from_tfrecords(plain, FEATURES))
+    assert len(elements) == 25
+    check_laws(lambda ds: ds.shuffle(seed=3), Dataset.from_tfrecords(plain, FEATURES))
+
+
+@pytest.mark.parametrize("reads", [None, 1, 2, 3, 7])
+def test_files_are_read_by_turns_as_tf_data_does(files, reads):
+    tf = pytest.importorskip("tensorflow")
+    plain = [path for path in files if "c.tfrecord" not in path]
+    theirs = tf.data.TFRecordDataset(plain, num_parallel_reads=reads)
+    assert list(Dataset.from_tfrecords(plain, num_parallel_reads=reads)) == list(theirs.as_numpy_iterator())
+
+
+def test_files_may_be_a_dataset_of_paths(files):
+    assert ids(Dataset.from_tfrecords(Dataset.from_tensor_slices(files), FEATURES)) == list(range(40))
+
+
+def test_values_match_tf_data(files):
+    tf = pytest.importorskip("tensorflow")
+    spec = {
+        "id": tf.io.FixedLenFeature((), tf.int64),
+        "x": tf.io.FixedLenFeature((3,), tf.float32),
+        "tags": tf.io.RaggedFeature(tf.string),
+    }
+    theirs = tf.data.TFRecordDataset(files[0]).map(lambda r: tf.io.parse_single_example(r, spec))
+    assert_same(Dataset.from_tfrecords(files[0], spec), theirs.as_numpy_iterator())
+
+
+def test_values_of_changing_number_are_ragged_once_batched(files):
+    batch = next(iter(Dataset.from_tfrecords(files, FEATURES).batch(4)))
+    assert isinstance(batch["tags"], fl.Ragged)
+    assert batch["tags"].to_list() == [[], [b"t0"], [b"t0", b"t1"], []]
+    spec = Dataset.from_tfrecords(files, FEATURES).batch(4).element_spec
+    assert spec["tags"].shape == (None, None)
+    assert spec["x"].shape == (None, 3)
+
+
+def test_the_length_is_known_with_an_index_beside_each_file(files):
+    plain = [path for path in files if "c.tfrecord" not in path]
+    dataset = Dataset.from_tfrecords(plain, FEATURES)
+    assert dataset.cardinality() == fl.UNKNOWN_CARDINALITY
+    with pytest.raises(TypeError, match="cannot be indexed"):
+        dataset[0]
+    for path in plain:
+        records.index(path)
+    dataset = Dataset.from_tfrecords(plain, FEATURES)
+    assert len(dataset) == 25
+    assert int(dataset[12]["id"]) == 27
+    assert int(dataset[-1]["id"]) == 39
+    assert ids(dataset[8:12]) == [8, 9, 25, 26]
+
+
+def test_an_index_that_lies_is_found_out(files, tmp_path):
+    records.index(files[0])
+    dataset = Dataset.from_tfrecords(files[0], FEATURES)
+    assert len(dataset) == 10
+    write(tmp_path / "a.tfrecord", range(100, 103))
+    with pytest.raises(fl.CorruptRecord, match="the index says"):
+        dataset[5]
+
+
+def damage(path, at):
+    data = bytearray(Path(path).read_bytes())
+    data[at] ^= 1
+    Path(path).write_bytes(data)
+
+
+@pytest.mark.parametrize("reads", [None, 2])
+def test_a_damaged_record_raises_after_those_in_front_of_it(files, reads):
+    damage(files[0], 3 * (len(frame(example.encode(row(0)))) + 8))
+    seen = []
+    rows = Dataset.from_tfrecords(files[0], FEATURES, num_parallel_reads=reads)
+    with pytest.raises(fl.CorruptRecord) as caught:
+        seen.extend(int(element["id"]) for element in rows)
+    assert seen == list(range(caught.value.record))
+    assert 0 < caught.value.record < 10
+
+
+def test_damaged_records_are_skipped_when_asked(files):
+    damage(files[3], -10)
+    with pytest.warns(RuntimeWarning, match="1 damaged record"):
+        assert ids(Dataset.from_tfrecords(files, FEATURES, on_corrupt="skip")) == list(range(39))
+
+
+def test_the_iterator_goes_on_after_a_damaged_record(files):
+    damage(files[0], 60)  # the payload of a record
+    rows = iter(Dataset.from_tfrecords(files, FEATURES))
+    seen, errors = [], 0
+    while True:
+        try:
+            seen.append(int(next(rows)["id"]))
+        except fl.CorruptRecord:
+            errors += 1
+        except StopIteration:
+            break
+    assert errors == 1
+    assert len(seen) == 39
+
+
+def test_the_state_is_small_and_does_not_grow_with_what_was_read(tmp_path):
+    path = write(tmp_path / "a.tfrecord", range(5000))
+    rows = iter(Dataset.from_tfrecords(path, FEATURES))
+    for _ in islice(rows, 4321):
+        pass
+    state = json.dumps(rows.state_dict())
+    assert len(state) < 300
+    again = iter(Dataset.from_tfrecords(path, FEATURES))
+    again.load_state_dict(json.loads(state))
+    assert ids(again) == list(range(4321, 5000))
+
+
+def test_very_many_files_may_be_interleaved(tmp_path):
+    for number in range(60):
+        write(tmp_path / f"{number:03}.tfrecord", range(number * 10, number * 10 + 10))
+    paths = Dataset.list_files(str(tmp_path / "*.tfrecord"), shuffle=False)
+    dataset = paths.interleave(lambda path: Dataset.from_tfrecords(path, FEATURES), cycle_length=60)
+    found = ids(dataset)
+    assert found[:60] == list(range(0, 600, 10))
+    assert sorted(found) == list(range(600))
+
+
+def test_wrong_arguments_are_refused(files):
+    with pytest.raises(fl.UsageError, match="on_corrupt"):
+        Dataset.from_tfrecords(files, on_corrupt="maybe")
+    with pytest.raises(fl.UsageError, match="compression"):
+        Dataset.from_tfrecords(files, compression="rar")
+    with pytest.raises(fl.UsageError, match="no file matches"):
+        Dataset.from_tfrecords("/nowhere/*.tfrecord")
+
+
+def test_a_missing_file_is_told_when_it_is_read(files):
+    with pytest.raises(FileNotFoundError):
+        list(Dataset.from_tfrecords("/nowhere/a.tfrecord"))
