@@ -1,8 +1,9 @@
-"""The data of the benchmarks: three workloads, made once from a fixed seed and kept on disk.
+"""The data of the benchmarks: workloads made once from a fixed seed and kept on disk.
 
     img     {"image": 3,072 raw bytes, "label": int64}            what a picture pipeline reads
     dense   {"x": 784 floats, "label": int64}                     long packed lists
     tab     26 ints + 13 floats + label, one value each           many small features, sizes that vary
+    vectors {"x": 64 floats}                                      small rows, used as an array in memory
 
 The protobuf bytes are laid out by NumPy, a file at a time, because building 800,000 tf.train.Example
 in Python would take minutes. They are right because every rival, TensorFlow's parser among them, must
@@ -51,8 +52,10 @@ FEATURES: dict[str, dict[str, Feature]] = {
         **{f"f{i}": Feature("float") for i in range(13)},
         **LABEL,
     },
+    "vectors": {"x": Feature("float", (64,))},
 }
-BATCHES_PER_FILE = {"img": 49, "dense": 49, "tab": 98}
+BATCHES_PER_FILE = {"img": 49, "dense": 49, "tab": 98, "vectors": 391}
+FILES_OF = {"vectors": 1}
 
 
 @dataclass(frozen=True)
@@ -114,16 +117,17 @@ def columns(name: str, file: int) -> Columns:
 def _generate(name: str, folder: Path, index: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     entries = []
-    for number in range(FILES):
+    files = FILES_OF.get(name, FILES)
+    for number in range(files):
         content = columns(name, number)
-        path = folder / f"{name}-{number:05}-of-{FILES:05}.tfrecord"
+        path = folder / f"{name}-{number:05}-of-{files:05}.tfrecord"
         with path.open("wb") as file:
             for record in examples(content, FEATURES[name]):
                 file.write(framed(record))
         entries.append(
             {
                 "file": path.name,
-                "records": len(content["label"]),
+                "records": BATCHES_PER_FILE[name] * BATCH,
                 "bytes": path.stat().st_size,
                 "digest": digest(content),
             }

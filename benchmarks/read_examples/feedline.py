@@ -14,9 +14,13 @@ ROWS = {"feedline": [{"threads": 1}], "feedline_2_threads": [{"threads": 2}]}
 
 
 def read(workload: Workload, threads: int) -> Iterator[dict[str, NDArray]]:
-    features = {key: _feature(feature) for key, feature in workload.features.items()}
+    features = features_of(workload)
     for block in fl.records.read_blocks(list(workload.files), features, rows=BATCH, threads=threads):
         yield block.as_batch()
+
+
+def features_of(workload: Workload) -> dict[str, fl.RawFeature | fl.FixedLenFeature]:
+    return {key: _feature(feature) for key, feature in workload.features.items()}
 
 
 def _feature(feature: Feature) -> fl.RawFeature | fl.FixedLenFeature:

@@ -45,7 +45,7 @@ def read(
 ) -> Iterator[dict[str, NDArray]]:
     reads, calls = (tf.data.AUTOTUNE if n == "autotune" else n for n in (reads, calls))
     files = list(workload.files)
-    parsed = _parser(workload, calls)
+    parsed = parser(workload, calls)
 
     def batches(path: object, parallel: int | None = None) -> tf.data.Dataset:
         records = tf.data.TFRecordDataset(path, None, int(buffer_mb * 2**20), parallel)
@@ -63,7 +63,7 @@ def read(
     elif read == "interleaved batches":
         dataset = parsed(interleaved(batches))
     elif read == "interleaved parsed batches":
-        in_step = _parser(workload, None)  # the files are what runs in parallel
+        in_step = parser(workload, None)  # the files are what runs in parallel
         dataset = interleaved(lambda path: in_step(batches(path)))
     else:
         raise ValueError(f"read={read!r} is none of the ways known here")
@@ -77,7 +77,7 @@ def read(
     return dataset.prefetch(ahead).with_options(options).as_numpy_iterator()
 
 
-def _parser(workload: Workload, calls: int | None) -> Step:
+def parser(workload: Workload, calls: int | None) -> Step:
     spec = {key: _spec(feature) for key, feature in workload.features.items()}
     raw = [key for key, feature in workload.features.items() if feature.kind == "bytes"]
 

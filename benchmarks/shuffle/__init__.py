@@ -1,0 +1,45 @@
+"""How fast does an array of 100,000 small rows become shuffled batches of 256?
+
+A rival defines `run(array, **settings)`: an iterator of batches of 256 rows, for one pass, shuffled over the
+whole array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.digest import digest
+from benchmarks.workloads import BATCH, Workload, columns
+
+FUNCTION = "run"
+WORKLOADS = ("vectors",)
+FILES = 1
+BASES = ("tf_data",)
+
+
+def prepare(workload: Workload) -> NDArray:
+    return columns(workload.name, 0)["x"]
+
+
+def check(answer: Iterator[NDArray], workload: Workload) -> None:
+    """The untimed pass: every row once, and not in the order of the array."""
+    batches = [np.array(batch) for batch in answer]
+    if {batch.shape for batch in batches} != {(BATCH, 64)}:
+        raise AssertionError(f"batches have shapes { {batch.shape for batch in batches} }")
+    if sum(digest({"x": batch}) for batch in batches) % 2**64 != workload.digest:
+        raise AssertionError("the batches do not hold each row of the array once")
+    if np.array_equal(batches[0], columns(workload.name, 0)["x"][:BATCH]):
+        raise AssertionError("nothing was shuffled")
+
+
+def consume(answer: Iterator[NDArray], workload: Workload) -> None:
+    rows = 0
+    touched = 0.0
+    for batch in answer:
+        rows += len(batch)
+        touched += float(batch[:, 0].sum())
+    if rows != workload.records:
+        raise AssertionError(f"{rows} rows of {workload.records}")
