@@ -56,7 +56,6 @@ class Elements:
     def __init__(self, dataset: Any) -> None:
         spec = dataset.element_spec
         self.leaves = [_leaf(one) for one in tf.nest.flatten(spec)]
-        self.is_infinite = int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
         self.is_plain = bool(self.leaves) and not any(leaf.is_ragged for leaf in self.leaves)
         self.is_single = not isinstance(spec, tuple | dict)
         self.first = self.leaves[0] if self.leaves else Leaf("other", None, None, False)
@@ -71,6 +70,10 @@ class Elements:
     def can_be_split(self) -> bool:
         """Are they batches, of rows that surely hold something? Of others, tf.data's unbatch may crash."""
         return self.is_batched() and all(leaf.holds_something for leaf in self.leaves)
+
+
+def always(elements: Elements) -> bool:
+    return True
 
 
 def _leaf(spec: Any) -> Leaf:
@@ -95,8 +98,11 @@ class Source(NamedTuple):
 class Step(NamedTuple):
     name: str
     fits: Callable[[Elements], bool]
-    arguments: st.SearchStrategy[Any]
+    arguments: st.SearchStrategy[Any] | Callable[[Elements], st.SearchStrategy[Any]]
     apply: Callable[[Side, Any, Any], Any]
+
+    def arguments_for(self, elements: Elements) -> st.SearchStrategy[Any]:
+        return self.arguments(elements) if callable(self.arguments) else self.arguments
 
     def __repr__(self) -> str:
         return self.name
@@ -138,10 +144,10 @@ def twice(x: Any) -> Any:
 
 MAPS: dict[str, tuple[Callable[[Elements], bool], Callable[[Side, Any], Any]]] = {
     "twice": (lambda e: e.is_plain, lambda side, x: each(twice, x)),
-    "pair": (lambda e: True, lambda side, x: (x, x)),
-    "dict": (lambda e: True, lambda side, x: {"b": x, "a": (x, None)}),
+    "pair": (always, lambda side, x: (x, x)),
+    "dict": (always, lambda side, x: {"b": x, "a": (x, None)}),
     "first": (lambda e: bool(e.leaves), lambda side, x: first(x)),
-    "constant": (lambda e: True, lambda side, x: (x, 7, {"text": "é", "none": None})),
+    "constant": (always, lambda side, x: (x, 7, {"text": "é", "none": None})),
     "list": (lambda e: e.is_plain, lambda side, x: {"list": [first(x), first(x)]}),
     "tail": (lambda e: e.is_batched(), lambda side, x: each(lambda leaf: leaf[1:], x)),
     "row": (
@@ -151,8 +157,8 @@ MAPS: dict[str, tuple[Callable[[Elements], bool], Callable[[Side, Any], Any]]] =
     "length": (lambda e: e.is_batched(), lambda side, x: (x, side.length(first(x)))),
 }
 PREDICATES: dict[str, tuple[Callable[[Elements], bool], Callable[[Side, Any], Any]]] = {
-    "all": (lambda e: True, lambda side, x: True),
-    "none": (lambda e: True, lambda side, x: False),
+    "all": (always, lambda side, x: True),
+    "none": (always, lambda side, x: False),
     "odd": (lambda e: e.starts_with("int"), lambda side, x: first(x) % 2 == 1),
     "large": (lambda e: e.starts_with("float"), lambda side, x: first(x) > 2),
     "not a": (lambda e: e.starts_with("string"), lambda side, x: first(x) != b"a"),
@@ -160,7 +166,7 @@ PREDICATES: dict[str, tuple[Callable[[Elements], bool], Callable[[Side, Any], An
     "long": (lambda e: e.is_batched(), lambda side, x: side.length(first(x)) > 1),
 }
 DATASETS: dict[str, tuple[Callable[[Elements], bool], Callable[[Side, Any], Any]]] = {
-    "again": (lambda e: True, lambda side, x: side.Dataset.from_tensors(x).repeat(2)),
+    "again": (always, lambda side, x: side.Dataset.from_tensors(x).repeat(2)),
     "rows": (lambda e: e.is_batched(), lambda side, x: side.Dataset.from_tensor_slices(x)),
     "numbers": (
         lambda e: e.starts_with("int"),
@@ -173,65 +179,65 @@ DATASETS: dict[str, tuple[Callable[[Elements], bool], Callable[[Side, Any], Any]
 }
 
 
-def _calling(name: str, table: dict[str, Any], how: Any, arguments: Any, fits: Any = None) -> list[Step]:
-    """A step for each function of a table. `how` applies it to a dataset."""
+def _calling(name: str, table: dict[str, Any], arguments: st.SearchStrategy[Any], how: Any) -> Step:
+    """A step with any function of a table; it is the first of the arguments. `how` applies it."""
 
-    def step(key: str) -> Step:
-        fitting, function = table[key]
+    def fitting(elements: Elements) -> list[str]:
+        return [key for key, (fits, _) in table.items() if fits(elements)]
 
-        def apply(side: Side, dataset: Any, given: Any) -> Any:
-            return how(side, dataset, side.plain(lambda *args: function(side, element(args))), given)
+    def apply(side: Side, dataset: Any, given: Any) -> Any:
+        function = table[given[0]][1]
+        return how(dataset, side.plain(lambda *args: function(side, element(args))), given[1])
 
-        return Step(f"{name} {key}", lambda e: fitting(e) and (fits is None or fits(e)), arguments, apply)
-
-    return [step(key) for key in table]
+    return Step(
+        name,
+        lambda elements: bool(fitting(elements)),
+        lambda elements: st.tuples(st.sampled_from(fitting(elements)), arguments),
+        apply,
+    )
 
 
 COUNTS = st.integers(0, 6) | st.sampled_from([-1, 99])
 FEW = st.integers(1, 5)
 
 
-def finite(elements: Elements) -> bool:
-    return not elements.is_infinite
-
-
 STEPS = [
-    Step("take", lambda e: True, COUNTS, lambda side, ds, n: ds.take(n)),
-    Step("skip", finite, COUNTS, lambda side, ds, n: ds.skip(n)),
-    Step("repeat", finite, st.integers(0, 3), lambda side, ds, n: ds.repeat(n)),
-    Step("repeat for ever", finite, st.none(), lambda side, ds, n: ds.repeat()),
+    Step("take", always, COUNTS, lambda side, ds, n: ds.take(n)),
+    Step("skip", always, COUNTS, lambda side, ds, n: ds.skip(n)),
+    Step("repeat", always, st.integers(0, 3), lambda side, ds, n: ds.repeat(n)),
+    # Never without an end: steps like a filter that keeps nothing would then run for ever.
+    Step("repeat for ever", always, COUNTS, lambda side, ds, n: ds.repeat().take(max(0, n))),
     Step(
         "shard",
-        lambda e: True,
+        always,
         FEW.flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n - 1))),
         lambda side, ds, shard: ds.shard(*shard),
     ),
-    Step("batch", lambda e: True, st.tuples(FEW, st.booleans()), lambda side, ds, args: ds.batch(*args)),
-    Step("enumerate", lambda e: True, st.integers(-2, 5), lambda side, ds, start: ds.enumerate(start)),
-    Step("prefetch", lambda e: True, st.sampled_from([0, 1, 3, -1]), lambda side, ds, n: ds.prefetch(n)),
-    Step("concatenate", lambda e: True, COUNTS, lambda side, ds, n: ds.concatenate(ds.take(n))),
-    Step("zip", lambda e: True, st.none(), lambda side, ds, _: side.Dataset.zip(ds, ds.skip(1))),
+    Step("batch", always, st.tuples(FEW, st.booleans()), lambda side, ds, args: ds.batch(*args)),
+    Step("enumerate", always, st.integers(-2, 5), lambda side, ds, start: ds.enumerate(start)),
+    Step("prefetch", always, st.sampled_from([0, 1, 3, -1]), lambda side, ds, n: ds.prefetch(n)),
+    Step("concatenate", always, COUNTS, lambda side, ds, n: ds.concatenate(ds.take(n))),
+    Step("zip", always, st.none(), lambda side, ds, _: side.Dataset.zip(ds, ds.skip(1))),
     Step(
         "zip as a dict",
-        lambda e: True,
+        always,
         st.integers(0, 9),
         lambda side, ds, n: side.Dataset.zip({"b": ds, "a": (side.Dataset.range(n),)}),
     ),
-    *_calling("map", MAPS, lambda side, ds, f, _: ds.map(f), st.none()),
-    *_calling("map in parallel", MAPS, lambda side, ds, f, n: ds.map(f, num_parallel_calls=n), FEW),
-    *_calling("filter", PREDICATES, lambda side, ds, f, _: ds.filter(f), st.none(), finite),
-    *_calling("flat_map", DATASETS, lambda side, ds, f, _: ds.flat_map(f), st.none(), finite),
-    *_calling(
+    _calling("map", MAPS, st.none(), lambda ds, f, _: ds.map(f)),
+    _calling("map in parallel", MAPS, FEW, lambda ds, f, n: ds.map(f, num_parallel_calls=n)),
+    _calling("filter", PREDICATES, st.none(), lambda ds, f, _: ds.filter(f)),
+    _calling("take_while", PREDICATES, st.none(), lambda ds, f, _: ds.take_while(f)),
+    _calling("flat_map", DATASETS, st.none(), lambda ds, f, _: ds.flat_map(f)),
+    _calling(
         "interleave",
         DATASETS,
-        lambda side, ds, f, args: ds.interleave(f, cycle_length=args[0], block_length=args[1]),
         st.tuples(FEW, FEW),
-        finite,
+        lambda ds, f, args: ds.interleave(f, cycle_length=args[0], block_length=args[1]),
     ),
-    *_calling("take_while", PREDICATES, lambda side, ds, f, _: ds.take_while(f), st.none(), finite),
     Step("unbatch", Elements.can_be_split, st.none(), lambda side, ds, _: ds.unbatch()),
-    Step("cache", finite, st.none(), lambda side, ds, _: ds.cache()),
-    Step("ignore_errors", lambda e: True, st.none(), lambda side, ds, _: ds.ignore_errors()),
+    Step("cache", always, st.none(), lambda side, ds, _: ds.cache()),
+    Step("ignore_errors", always, st.none(), lambda side, ds, _: ds.ignore_errors()),
     Step(
         "rebatch",
         Elements.is_batched,
@@ -246,7 +252,7 @@ STEPS = [
     ),
     Step(
         "unique",
-        lambda e: e.is_single and (e.starts_with("int") or e.starts_with("string")) and finite(e),
+        lambda e: e.is_single and (e.starts_with("int") or e.starts_with("string")),
         st.none(),
         lambda side, ds, _: ds.unique(),
     ),
@@ -258,7 +264,7 @@ STEPS = [
     ),
     Step(
         "scan",
-        lambda e: True,
+        always,
         st.integers(0, 3),
         lambda side, ds, start: ds.scan(
             np.int64(start), side.plain(lambda count, *args: (count + 1, (count, element(args))))
@@ -266,7 +272,7 @@ STEPS = [
     ),
     Step(
         "group_by_window",
-        lambda e: e.starts_with("int") and finite(e),
+        lambda e: e.starts_with("int"),
         st.tuples(FEW, FEW),
         lambda side, ds, args: ds.group_by_window(
             side.plain(lambda *x: side.int64(first(x)) % args[0]),
@@ -277,7 +283,7 @@ STEPS = [
     Step(
         "choose_from_datasets",
         # Scalars: of others, tf.data itself forgets the shape, and a concatenate then fails.
-        lambda e: e.is_single and e.first.rank == 0 and finite(e),
+        lambda e: e.is_single and e.first.rank == 0,
         st.tuples(st.lists(st.integers(0, 1), min_size=1, max_size=5), st.booleans()),
         lambda side, ds, args: side.Dataset.choose_from_datasets(
             [ds, ds.skip(2)],
