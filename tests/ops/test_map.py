@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from feedline import Dataset, Ragged, UsageError
-from feedline.testing import check_errors, check_laws
+from feedline.testing import assert_same, check_errors, check_laws
 from tests.ops.sources import Point, every_source
 from tests.tfdata import both, both_refuse
 
@@ -124,3 +124,41 @@ def test_map_wants_a_function(function):
         Dataset.range(3).map(function)
     kind = type(function).__name__
     assert str(caught.value) == f"map({function!r}): give a function of one element, not {kind}."
+
+
+def reuses(make):
+    """A function that writes its result into the same memory each time."""
+    buffer = np.zeros(2, np.int64)
+
+    def function(x):
+        buffer[:] = x
+        return make(buffer)
+
+    return function
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda b: b,
+        lambda b: b[:1],
+        lambda b: (b, {"x": b[::-1]}),
+        lambda b: Ragged(b, [0, 1, 2]),
+        lambda b: memoryview(b),
+    ],
+    ids=["array", "view", "tree", "ragged", "memoryview"],
+)
+def test_a_function_may_use_its_memory_again(make):
+    expected = [make(np.full(2, x)) for x in range(100)]
+    assert_same(Dataset.range(100).map(reuses(make)), expected)
+    assert_same(Dataset.range(100).map(reuses(make)).skip(0), expected)
+
+
+def test_a_function_may_return_the_list_it_fills():
+    kept = [0]
+
+    def function(x):
+        kept[0] = int(x)
+        return kept
+
+    assert [row.tolist() for row in Dataset.range(50).map(function)] == [[x] for x in range(50)]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from itertools import islice, starmap
 from operator import attrgetter
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from feedline.block import Block
-from feedline.column import stack
+from feedline.column import Ragged, stack
 from feedline.errors import UsageError
 from feedline.graph.node import Node
 from feedline.spec import ARRAYS, STRING, ObjectSpec, RaggedSpec, as_leaf, dtype_name, leaf_spec
@@ -38,6 +40,9 @@ def results(
         while len(values) < block.rows:
             wanted = min(len(values) + some, block.rows)
             for value in islice(returned, some):
+                # The next call may write into an array that the function keeps, or that is a view of one.
+                if type(value) is not np.ndarray or value.base is not None or getrefcount(value) > _ALONE:
+                    value = _own(value)
                 values.append(value)  # not extend: what came in front of an error must stay
             if len(values) < wanted:
                 raise RuntimeError("the function raised StopIteration")
@@ -47,6 +52,36 @@ def results(
     except Exception as error:
         return values, error
     return values, None
+
+
+def _references() -> int:
+    """How many `getrefcount` tells of an array that only the loop above knows; it differs between Pythons."""
+    for value in islice(map(np.zeros, [1]), 1):
+        return getrefcount(value)
+    raise AssertionError
+
+
+_ALONE = _references()
+
+
+def _own(value: Any) -> Any:
+    """The value with copies of all that could change later."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, tuple):
+        return tuple.__new__(type(value), map(_own, value))
+    if isinstance(value, dict):
+        return {key: _own(item) for key, item in value.items()}
+    if value is None or isinstance(value, np.generic | bytes | str | bool | int | float | complex):
+        return value
+    try:
+        return deepcopy(as_leaf(value)) if _is_leaf(value) else value
+    except UsageError:
+        return value  # refused when it is added, by its path in the element
+
+
+def _is_leaf(value: Any) -> bool:
+    return isinstance(value, Ragged | list | bytearray | memoryview) or hasattr(type(value), "__array__")
 
 
 def blame(error: BaseException, node: Node, element: int) -> None:
