@@ -348,25 +348,40 @@ bool RecordReader::find_header() {
 
 size_t RecordReader::past_bad_payload(size_t claimed) {
   hold(claimed + kHeaderSize);
-  const uint8_t* const data = here();
   const bool at_end = held() == claimed;
-  if (!at_end && (held() < claimed + kHeaderSize || !header_holds(data + claimed))) return 0;
+  if (!at_end && (held() < claimed + kHeaderSize || !header_holds(here() + claimed))) return 0;
   // The size leads to a header or to the end. Even so it may be a lie, when a writer died inside the record
-  // and another went on: then records that begin inside lead to the same place. (Records that the payload
-  // itself holds lead to its end, short of the footer.) From the back, each start is looked at once.
+  // and another went on: then records that begin inside lead to the same place, or to a sound record that
+  // reaches over it. (Eight bytes of payload and their footer look like a header; and records that the
+  // payload itself holds lead to its end, short of the footer.) From the back, each start is looked at once.
   std::vector<size_t> good;  // starts from which records lead there, falling
   size_t first = claimed;    // of the headers inside that fit
-  for (size_t start = claimed - kFraming; start > 0; --start) {
-    if (!header_holds(data + start)) continue;
-    const uint64_t length = header_length(data + start);
-    if (length > claimed - start - kFraming) continue;
-    const size_t next = start + kFraming + static_cast<size_t>(length);
-    first = start;
-    if (next == claimed || std::binary_search(good.begin(), good.end(), next, std::greater<>())) {
+  for (size_t start = std::min(claimed, held() - kHeaderSize) - 1; start > 0; --start) {
+    if (!header_holds(here() + start)) continue;
+    const uint64_t length = header_length(here() + start);
+    if (start + kFraming > claimed || length > claimed - start - kFraming) {
+      if (!sound_record_at(start, length)) continue;
       good.push_back(start);
+    } else {
+      const size_t next = start + kFraming + static_cast<size_t>(length);
+      if (next == claimed || std::binary_search(good.begin(), good.end(), next, std::greater<>()))
+        good.push_back(start);
     }
+    first = start;
   }
   return good.empty() ? claimed : first;
+}
+
+bool RecordReader::sound_record_at(size_t start, uint64_t length) {
+  const uint64_t known = left().value_or(held() + kFraming + kMaxUnknown);
+  if (known - start < kFraming || length > known - start - kFraming) return false;
+  if (wasted_ > kMaxWaste + kWastePerByte * offset_) return false;
+  const size_t whole = kFraming + static_cast<size_t>(length);
+  hold(start + whole);
+  if (held() < start + whole) return false;
+  if (payload_holds({here() + start + kHeaderSize, length, offset_ + start, number_})) return true;
+  wasted_ += whole;
+  return false;
 }
 
 Fault RecordReader::located(Fault fault) const {

@@ -144,6 +144,8 @@ class RecordReader {
   // How far to go from a record whose payload is damaged, so that no good record is lost; 0 when its size
   // leads nowhere, so that it cannot be believed.
   size_t past_bad_payload(size_t claimed);
+  // Is there a record `start` bytes from `here()` whose header, which holds, says the truth?
+  bool sound_record_at(size_t start, uint64_t length);
   // Goes on to the next header that holds; false when there is none, and all is read.
   bool find_header();
   Fault located(Fault fault) const;

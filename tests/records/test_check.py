@@ -125,6 +125,7 @@ def damaged_files(draw):
 
 TORN = frame(b"t" * 100)[:50]  # 66 bytes are missing
 FILL = b"f" * (66 - 16)
+NUMBER = (3).to_bytes(8, "little")
 
 
 @given(damaged_files(), st.booleans())
@@ -133,6 +134,10 @@ FILL = b"f" * (66 - 16)
 # The torn record seems to end just where a later one begins, or where the file ends.
 @example(([FILL, b"b"], TORN + frames([FILL, b"b"])), False)
 @example(([FILL], TORN + frame(FILL)), True)
+# Or where the payload of a later one begins, which with its footer looks like a header.
+@example(([b"a", NUMBER], frame(b"a") + frame(b"x" * 10)[:14] + frame(NUMBER)), False)
+@example(([NUMBER, b"abc", b"d"], frame(b"x" * 10)[:14] + frames([NUMBER, b"abc", b"d"])), False)
+@example(([b"a", NUMBER], frame(b"x" * 27)[:14] + frames([b"a", NUMBER])), True)
 # And inside, there is more damage.
 @example(([b"a", FILL[27:]], TORN + frame(b"a") + b"\xee" * 10 + frame(FILL[27:])), False)
 def test_repair_keeps_every_good_record_and_no_other(tmp_path_factory, case, compress):
