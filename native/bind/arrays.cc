@@ -18,6 +18,21 @@ nb::object builtin_dtype(int number) {
   return nb::steal(reinterpret_cast<PyObject*>(PyArray_DescrFromType(number)));
 }
 
+PyArrayObject* as_array(nb::handle array) {
+  if (!PyArray_Check(array.ptr())) throw nb::type_error("an array is needed");
+  return reinterpret_cast<PyArrayObject*>(array.ptr());
+}
+
+// Are the bytes of each row adjacent?
+bool rows_are_whole(PyArrayObject* array) {
+  npy_intp step = PyArray_ITEMSIZE(array);
+  for (int axis = PyArray_NDIM(array) - 1; axis > 0; --axis) {
+    if (PyArray_DIM(array, axis) != 1 && PyArray_STRIDE(array, axis) != step) return false;
+    step *= PyArray_DIM(array, axis);
+  }
+  return true;
+}
+
 }  // namespace
 
 void import_numpy() {
@@ -49,10 +64,32 @@ nb::object give(Buffer&& buffer, nb::handle dtype, std::span<const int64_t> shap
 }
 
 bool is_aligned(nb::handle array) {
-  if (!PyArray_Check(array.ptr())) throw nb::type_error("an array is needed");
-  auto* const checked = reinterpret_cast<PyArrayObject*>(array.ptr());
+  auto* const checked = as_array(array);
   return PyArray_IS_C_CONTIGUOUS(checked) &&
          reinterpret_cast<uintptr_t>(PyArray_DATA(checked)) % kAlignment == 0;
+}
+
+Rows rows_in(nb::object& array) {
+  auto* rows = as_array(array);
+  const int dims = PyArray_NDIM(rows);
+  if (dims == 0 || PyDataType_REFCHK(PyArray_DESCR(rows)))
+    throw nb::type_error("an array with a first axis, and not of objects, is needed");
+  if (!rows_are_whole(rows)) {
+    array = nb::steal(PyArray_NewCopy(rows, NPY_CORDER));
+    if (!array.is_valid()) throw nb::python_error();
+    rows = as_array(array);
+  }
+  auto bytes = static_cast<size_t>(PyArray_ITEMSIZE(rows));
+  for (int axis = 1; axis < dims; ++axis) bytes *= static_cast<size_t>(PyArray_DIM(rows, axis));
+  return {static_cast<const uint8_t*>(PyArray_DATA(rows)), PyArray_DIM(rows, 0), PyArray_STRIDE(rows, 0),
+          bytes};
+}
+
+RowKind row_kind(nb::handle array) {
+  auto* const rows = as_array(array);
+  const npy_intp* const dims = PyArray_DIMS(rows);
+  return {nb::borrow(reinterpret_cast<PyObject*>(PyArray_DESCR(rows))),
+          {dims + 1, dims + PyArray_NDIM(rows)}};
 }
 
 template <>

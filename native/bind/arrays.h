@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "core/buffer.h"
+#include "core/gather.h"
 
 namespace feedline::bind {
 
@@ -33,6 +35,17 @@ nb::object give(Buffer&& buffer, nb::handle dtype, std::span<const int64_t> shap
 
 // Would a framework take the array as it is: C-contiguous, on a 64-byte boundary?
 bool is_aligned(nb::handle array);
+
+// The rows of an array of any dtype but objects. `array` becomes what they lie in: a copy, when the bytes of
+// a row are not adjacent. TypeError when there is no first axis.
+Rows rows_in(nb::object& array);
+
+// What the arrays of rows that were picked out of this one have in common with it.
+struct RowKind {
+  nb::object dtype;
+  std::vector<int64_t> shape;  // of a row
+};
+RowKind row_kind(nb::handle array);
 
 template <class T>
 nb::object dtype_of();

@@ -15,6 +15,7 @@
 #include "bind/bind.h"
 #include "bind/compression.h"
 #include "bind/faults.h"
+#include "bind/flaws.h"
 #include "core/block_reader.h"
 #include "core/point_reader.h"
 #include "core/read_ahead.h"
@@ -103,6 +104,9 @@ class PySchema {
 
   std::shared_ptr<const Schema> schema() const { return schema_; }
 
+  // Of rows; nothing when features of changing size need columns.
+  std::optional<RowLayout> layout() const { return RowLayout::of(*schema_); }
+
   nb::list arrays(size_t rows, std::vector<Column>&& columns) const {
     nb::list list;
     for (size_t i = 0; i < columns.size(); ++i) {
@@ -133,10 +137,77 @@ class PySchema {
   std::vector<ArrayPlan> list_plans_;
 };
 
+// Rows that the core keeps as it read them.
+struct PyTable {
+  std::shared_ptr<const RowTable> table;
+};
+
 nb::tuple block_to_python(const PySchema& schema, DecodedBlock&& block) {
-  return nb::make_tuple(block.rows, schema.arrays(block.rows, std::move(block.columns)),
-                        to_python(std::move(block.skipped)), to_python(std::move(block.fault)));
+  nb::object data = block.table ? nb::cast(PyTable{std::move(block.table)})
+                                : schema.arrays(block.rows, std::move(block.columns));
+  return nb::make_tuple(block.rows, data, to_python(std::move(block.skipped)),
+                        to_python(std::move(block.fault)));
 }
+
+// Tables of one schema, out of which rows are picked. They are added under the GIL, and picked from without.
+class PyTablePicker {
+ public:
+  explicit PyTablePicker(PySchema schema) : schema_(std::move(schema)) {
+    std::optional<RowLayout> layout = schema_.layout();
+    if (!layout) throw nb::value_error("rows of this schema have no fixed layout");
+    layout_ = std::move(*layout);
+  }
+
+  void add(const PyTable& table) {
+    if (tables_.use_count() > 1) tables_ = std::make_shared<Tables>(*tables_);
+    tables_->push_back(table.table);
+  }
+
+  PyTablePicker only(const std::vector<size_t>& numbers) const {
+    PyTablePicker some(schema_);
+    for (const size_t number : numbers) some.tables_->push_back(tables_->at(number));
+    return some;
+  }
+
+  nb::list pick(const In<int64_t>& which, const In<int64_t>& rows) const {
+    std::vector<Column> columns;
+    picked(which, rows, [&](auto tables, auto picks) { columns = pick_columns(layout_, tables, picks); });
+    return schema_.arrays(rows.size(), std::move(columns));
+  }
+
+  PyTable copy(const In<int64_t>& which, const In<int64_t>& rows) const {
+    RowTable copied;
+    picked(which, rows, [&](auto tables, auto picks) { copied = copy_rows(layout_, tables, picks); });
+    return {std::make_shared<const RowTable>(std::move(copied))};
+  }
+
+ private:
+  using Tables = std::vector<std::shared_ptr<const RowTable>>;
+
+  template <class Use>
+  void picked(const In<int64_t>& which, const In<int64_t>& rows, Use use) const {
+    if (which.size() != rows.size()) throw nb::value_error("which and rows must have one length");
+    const std::shared_ptr<const Tables> kept = tables_;
+    Flaw flaw;
+    {
+      nb::gil_scoped_release release;
+      std::vector<const RowTable*> tables;
+      std::vector<int64_t> counts;
+      for (const auto& table : *kept) {
+        tables.push_back(table.get());
+        counts.push_back(static_cast<int64_t>(table->rows));
+      }
+      std::vector<Pick> picks;
+      flaw = read_picks(counts, view(which), view(rows), picks);
+      if (!flaw) use(std::span<const RowTable* const>(tables), std::span<const Pick>(picks));
+    }
+    raise_if(flaw, 0);
+  }
+
+  PySchema schema_;
+  RowLayout layout_;
+  std::shared_ptr<Tables> tables_ = std::make_shared<Tables>();
+};
 
 // Decodes records that are in memory. One call at a time uses the decoder, and what it has learned of the
 // keys' order serves the next.
@@ -192,11 +263,18 @@ class PyReader {
  public:
   PyReader(const std::vector<nb::bytes>& files, PySchema schema, size_t rows, size_t threads, bool verify,
            bool skip, const std::string& compression, std::tuple<size_t, uint64_t, int64_t> start,
-           size_t block_bytes)
+           size_t block_bytes, bool as_rows)
       : schema_(std::move(schema)) {
     const Start from{std::get<0>(start), std::get<1>(start), std::get<2>(start)};
-    const ReadOptions options{
-        compression_from(compression), rows, threads, verify, skip, &signalled, from, block_bytes};
+    const ReadOptions options{compression_from(compression),
+                              rows,
+                              threads,
+                              verify,
+                              skip,
+                              &signalled,
+                              from,
+                              block_bytes,
+                              as_rows ? schema_.layout() : std::nullopt};
     reader_ = std::make_unique<Reader>(to_strings(files), schema_.schema(), options);
   }
   ~PyReader() { close(); }
@@ -228,12 +306,14 @@ class PyReader {
   static void bind(nb::module_& module, const char* name, const char* what) {
     nb::class_<PyReader>(module, name, what)
         .def(nb::init<const std::vector<nb::bytes>&, PySchema, size_t, size_t, bool, bool, const std::string&,
-                      std::tuple<size_t, uint64_t, int64_t>, size_t>(),
+                      std::tuple<size_t, uint64_t, int64_t>, size_t, bool>(),
              nb::arg("files"), nb::arg("schema"), nb::arg("rows"), nb::arg("threads"), nb::arg("verify"),
-             nb::arg("skip"), nb::arg("compression"), nb::arg("start"), nb::arg("block_bytes"))
-        .def("next", &PyReader::next,
-             "((rows, columns, skipped, fault or None), where the records after these begin, where to go on "
-             "after a fault), or None at the end. A place is file, offset and record, or None.")
+             nb::arg("skip"), nb::arg("compression"), nb::arg("start"), nb::arg("block_bytes"),
+             nb::arg("as_rows"))
+        .def(
+            "next", &PyReader::next,
+            "((rows, columns or RowTable, skipped, fault or None), where the records after these begin, "
+            "where to go on after a fault), or None at the end. A place is file, offset and record, or None.")
         .def("close", &PyReader::close);
   }
 
@@ -285,6 +365,17 @@ void bind_decode(nb::module_& module) {
   nb::class_<PyDecoder>(module, "Decoder", "Examples in memory -> columns.")
       .def(nb::init<PySchema>(), nb::arg("schema"))
       .def("decode", &PyDecoder::decode, nb::arg("records"), "(rows, columns, [], fault or None)");
+
+  nb::class_<PyTable>(module, "RowTable", "Rows as they were read; a TablePicker makes columns of them.")
+      .def("__len__", [](const PyTable& table) { return table.table->rows; })
+      .def_prop_ro("nbytes", [](const PyTable& table) { return table.table->bytes; });
+  nb::class_<PyTablePicker>(module, "TablePicker", "RowTables of one schema, out of which rows are picked.")
+      .def(nb::init<PySchema>(), nb::arg("schema"))
+      .def("add", &PyTablePicker::add, nb::arg("table"))
+      .def("only", &PyTablePicker::only, nb::arg("numbers"), "A picker of some of the tables.")
+      .def("pick", &PyTablePicker::pick, nb::arg("which"), nb::arg("rows"),
+           "The columns of row rows[0] of table which[0], and so on. IndexError when one is not there.")
+      .def("copy", &PyTablePicker::copy, nb::arg("which"), nb::arg("rows"), "The same as a RowTable.");
 
   PyReader<BlockReader>::bind(module, "BlockReader", "TFRecord files -> columns, by `threads` threads.");
   nb::class_<PyPointReader>(module, "PointReader", "Single records of plain files -> columns.")

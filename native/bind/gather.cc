@@ -2,34 +2,17 @@
 
 #include <nanobind/stl/vector.h>
 
-#include <string>
 #include <vector>
 
 #include "bind/arrays.h"
 #include "bind/bind.h"
+#include "bind/flaws.h"
 
 namespace feedline::bind {
 
 namespace {
 
 using Table = nb::ndarray<const uint8_t, nb::ndim<2>, nb::device::cpu>;
-
-void raise_if(const Flaw& flaw, int64_t rows) {
-  const std::string value = std::to_string(flaw.value);
-  const std::string at = std::to_string(flaw.at);
-  if (flaw.kind == Flaw::Kind::kIndex) {
-    throw nb::index_error(
-        ("index " + value + " at position " + at + " is outside the " + std::to_string(rows) + " rows")
-            .c_str());
-  }
-  if (flaw.kind == Flaw::Kind::kSource) {
-    throw nb::index_error(("source " + value + " at position " + at + " is not there").c_str());
-  }
-  if (flaw.kind == Flaw::Kind::kOffset) {
-    throw nb::value_error(
-        ("offset " + value + " at position " + at + " falls or runs past the values").c_str());
-  }
-}
 
 Ranges ranges_of(const In<int64_t>& offsets, int64_t values) {
   if (offsets.size() == 0) throw nb::value_error("offsets: there must be one at least");
@@ -58,39 +41,6 @@ auto gather_rows_array(const Table& table, const In<int64_t>& indices) {
   raise_if(flaw, rows.count);
   return give<uint8_t>(std::move(out));
 }
-
-// Dense columns of one kind, out of which rows are picked. It keeps them alive.
-class Tables {
- public:
-  void add(const Table& table) {
-    const Rows rows = rows_in(table);
-    if (!sources_.empty() && rows.bytes != sources_[0].bytes)
-      throw nb::value_error("the rows of all tables must have one size");
-    sources_.push_back(rows);
-    tables_.push_back(table);
-  }
-
-  auto pick(const In<int64_t>& which, const In<int64_t>& rows) const {
-    if (which.size() != rows.size()) throw nb::value_error("which and rows must have one length");
-    // A copy: a table may be added while other threads run.
-    const std::vector<Rows> sources = sources_;
-    const size_t bytes = sources.empty() ? 0 : sources[0].bytes;
-    Buffer out;
-    Flaw flaw;
-    {
-      nb::gil_scoped_release release;
-      out = Buffer(rows.size() * bytes);
-      flaw = gather_picks(sources, bytes, view(which), view(rows), out.data());
-    }
-    const bool is_row = flaw.kind == Flaw::Kind::kIndex;
-    raise_if(flaw, is_row ? sources[static_cast<size_t>(which.data()[flaw.at])].count : 0);
-    return give<uint8_t>(std::move(out));
-  }
-
- private:
-  std::vector<Rows> sources_;
-  std::vector<Table> tables_;
-};
 
 auto gather_ranges_arrays(const Bytes& data, int64_t unit, const In<int64_t>& offsets,
                           const In<int64_t>& indices) {
@@ -162,11 +112,6 @@ nb::list byte_strings(const Bytes& data, const In<int64_t>& offsets) {
 void bind_gather(nb::module_& module) {
   module.def("gather_rows", &gather_rows_array, nb::arg("table"), nb::arg("indices"),
              "The rows of a table of bytes at `indices`, end to end. IndexError when one is outside.");
-  nb::class_<Tables>(module, "Tables", "Tables of bytes whose rows have one size.")
-      .def(nb::init<>())
-      .def("add", &Tables::add, nb::arg("table"))
-      .def("pick", &Tables::pick, nb::arg("which"), nb::arg("rows"),
-           "Row rows[0] of table which[0], and so on, end to end. IndexError when one is not there.");
   module.def(
       "gather_ranges", &gather_ranges_arrays, nb::arg("data"), nb::arg("unit"), nb::arg("offsets"),
       nb::arg("indices"),

@@ -23,21 +23,33 @@ size_t stored_bytes(const RecordBatch& batch) { return batch.bytes + batch.recor
 
 Fault out_of_memory() { return Fault::io("there is no memory left for the next block", ENOMEM); }
 
-// Decodes records `first` to `last` of the batch, up to the first fault.
-void add_records(ExampleDecoder& decoder, const RecordBatch& batch, size_t first, size_t last,
-                 const ReadOptions& options, DecodedBlock& block) {
-  const bool check = options.verify && !options.skip;  // a reader that skips has checked them already
+}  // namespace
+
+BlockDecoder::BlockDecoder(const std::shared_ptr<const Schema>& schema, const ReadOptions& options)
+    : check_(options.verify && !options.skip),  // a reader that skips has checked them already
+      skip_(options.skip),
+      columns_(schema) {
+  if (options.layout) rows_.emplace(schema, *options.layout);
+}
+
+void BlockDecoder::begin(size_t max_rows) {
+  chunks_.clear();
+  rows_ ? rows_->begin(max_rows) : columns_.begin(max_rows);
+}
+
+void BlockDecoder::add(const RecordBatch& batch, size_t first, size_t last, DecodedBlock& block) {
+  if (rows_) chunks_.insert(chunks_.end(), batch.chunks.begin(), batch.chunks.end());
   if (first < last) block.next = batch.after(last - 1);
   for (size_t i = first; i < last; ++i) {
     const RecordView& record = batch.records[i];
-    const bool sound = !check || payload_holds(record);
-    if (sound && decoder.add(record.payload())) [[likely]]
+    const bool sound = !check_ || payload_holds(record);
+    if (sound && add(record.payload())) [[likely]]
       continue;
-    Fault fault = sound ? std::move(decoder.fault()) : payload_fault(record);
+    Fault fault = sound ? std::move(rows_ ? rows_->fault() : columns_.fault()) : payload_fault(record);
     fault.path = batch.path_of(i);
     fault.record = record.number;
     fault.offset = static_cast<int64_t>(record.offset);
-    if (options.skip && fault.kind == FaultKind::kCorrupt) {
+    if (skip_ && fault.kind == FaultKind::kCorrupt) {
       block.skipped.push_back(std::move(fault));
       continue;
     }
@@ -49,12 +61,17 @@ void add_records(ExampleDecoder& decoder, const RecordBatch& batch, size_t first
   }
 }
 
-void finish_block(ExampleDecoder& decoder, DecodedBlock& block) {
-  block.rows = decoder.rows();
-  block.columns = decoder.finish();
+void BlockDecoder::finish(DecodedBlock& block) {
+  if (!rows_) {
+    block.rows = columns_.rows();
+    block.columns = columns_.finish();
+    return;
+  }
+  RowTable table = rows_->finish();
+  block.rows = table.rows;
+  std::move(chunks_.begin(), chunks_.end(), std::back_inserter(table.chunks));
+  block.table = std::make_shared<const RowTable>(std::move(table));
 }
-
-}  // namespace
 
 BlockReader::BlockReader(std::vector<std::string> files, std::shared_ptr<const Schema> schema,
                          const ReadOptions& options)
@@ -62,7 +79,7 @@ BlockReader::BlockReader(std::vector<std::string> files, std::shared_ptr<const S
       schema_(std::move(schema)),
       options_(options),
       next_file_(options.start.file),
-      decoder_(schema_) {
+      decoder_(schema_, options_) {
   if (options_.threads < 2) return;
   try {
     for (size_t i = 1; i < options_.threads; ++i) workers_.emplace_back([this] { work(); });
@@ -112,7 +129,7 @@ bool BlockReader::read_alone(DecodedBlock& block) {
     records += batch.records.size();
     bytes += batch.bytes;
     notes += batch.skipped.size();
-    add_records(decoder_, batch, 0, batch.records.size(), options_, block);
+    decoder_.add(batch, 0, batch.records.size(), block);
     std::move(batch.skipped.begin(), batch.skipped.end(), std::back_inserter(block.skipped));
     if (end && !block.fault) {
       block.fault = std::move(end);
@@ -120,7 +137,7 @@ bool BlockReader::read_alone(DecodedBlock& block) {
     }
   }
   rows_before_ = records;
-  finish_block(decoder_, block);
+  decoder_.finish(block);
   return records != 0 || notes != 0 || block.fault;
 }
 
@@ -239,14 +256,14 @@ bool BlockReader::walk_on(Claim& claim, Found& found) {
   }
 }
 
-BlockReader::Ticket BlockReader::decode(ExampleDecoder& decoder, Found& found) const {
+BlockReader::Ticket BlockReader::decode(BlockDecoder& decoder, Found& found) const {
   Ticket ticket;
   Cut from{0, 0};
   for (const Cut& to : found.cuts) {
     DecodedBlock& block = ticket.emplace_back();
     decoder.begin(to.records - from.records);
-    add_records(decoder, found.batch, from.records, to.records, options_, block);
-    finish_block(decoder, block);
+    decoder.add(found.batch, from.records, to.records, block);
+    decoder.finish(block);
     for (size_t note = from.notes; note < to.notes; ++note)
       block.skipped.push_back(std::move(found.batch.skipped[note]));
     if (block.fault) break;
@@ -261,7 +278,7 @@ BlockReader::Ticket BlockReader::decode(ExampleDecoder& decoder, Found& found) c
   return ticket;
 }
 
-void BlockReader::finish(Claim claim, ExampleDecoder& decoder, Found& found, Lock& state) {
+void BlockReader::finish(Claim claim, BlockDecoder& decoder, Found& found, Lock& state) {
   state.unlock();
   try {
     walk(claim, found);
@@ -291,7 +308,7 @@ void BlockReader::finish(Claim claim, ExampleDecoder& decoder, Found& found, Loc
 }
 
 void BlockReader::work() {
-  ExampleDecoder decoder(schema_);
+  BlockDecoder decoder(schema_, options_);
   Found found;
   Lock state(state_);
   while (true) {

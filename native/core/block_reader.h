@@ -24,16 +24,18 @@
 
 #include "core/example_decoder.h"
 #include "core/record_reader.h"
+#include "core/row_table.h"
 
 namespace feedline {
 
 struct DecodedBlock {
   size_t rows = 0;
   std::vector<Column> columns;
-  std::vector<Fault> skipped;   // what was passed over, when damage is to be skipped
-  Fault fault;                  // what ends the stream after these rows
-  std::optional<Start> next;    // where the records after these rows begin, unless there were none
-  std::optional<Start> resume;  // after a fault: where to go on past it
+  std::shared_ptr<const RowTable> table;  // instead of the columns, if rows are wanted
+  std::vector<Fault> skipped;             // what was passed over, when damage is to be skipped
+  Fault fault;                            // what ends the stream after these rows
+  std::optional<Start> next;              // where the records after these rows begin, unless there were none
+  std::optional<Start> resume;            // after a fault: where to go on past it
 };
 
 struct ReadOptions {
@@ -45,7 +47,28 @@ struct ReadOptions {
   ByteSource::Interrupted interrupted{};  // asked in the caller's thread only
   Start start{};                          // of the records: start.file is an index into the files
   size_t block_bytes =
-      size_t{64} << 20;  // of payloads in a block, about: it ends there before it has its rows
+      size_t{64} << 20;               // of payloads in a block, about: it ends there before it has its rows
+  std::optional<RowLayout> layout{};  // give rows of that layout, and no columns
+};
+
+// Records -> a block of columns, or of rows.
+class BlockDecoder {
+ public:
+  BlockDecoder(const std::shared_ptr<const Schema>& schema, const ReadOptions& options);
+
+  void begin(size_t max_rows);
+  // Decodes records `first` to `last` of the batch, up to the first fault.
+  void add(const RecordBatch& batch, size_t first, size_t last, DecodedBlock& block);
+  void finish(DecodedBlock& block);
+
+ private:
+  bool add(std::span<const uint8_t> record) { return rows_ ? rows_->add(record) : columns_.add(record); }
+
+  const bool check_;  // payloads
+  const bool skip_;
+  ExampleDecoder columns_;
+  std::optional<RowDecoder> rows_;
+  std::vector<std::shared_ptr<const Buffer>> chunks_;  // that the rows of this block point into
 };
 
 class BlockReader {
@@ -106,12 +129,12 @@ class BlockReader {
   // The next stretch or file. By the thread that is claiming_.
   Claim find_work(size_t stretch);
   // The rest of a ticket whose turn it is.
-  void finish(Claim claim, ExampleDecoder& decoder, Found& found, Lock& state);
+  void finish(Claim claim, BlockDecoder& decoder, Found& found, Lock& state);
   // Walks over the records of the claim. By the thread whose turn it is.
   void walk(Claim& claim, Found& found);
   // Walks until the claim is used up or the data ends; then true.
   bool walk_on(Claim& claim, Found& found);
-  Ticket decode(ExampleDecoder& decoder, Found& found) const;
+  Ticket decode(BlockDecoder& decoder, Found& found) const;
   bool interrupted() const;
   void work();
   void stop();
@@ -146,7 +169,7 @@ class BlockReader {
   bool ended_walk_ = false;
 
   // The caller's.
-  ExampleDecoder decoder_;
+  BlockDecoder decoder_;
   Found found_;
   size_t rows_before_ = 256;        // what the last block had, for the next one
   std::optional<Claim> claimed_;    // a ticket whose turn has not come

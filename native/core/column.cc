@@ -54,10 +54,7 @@ bool one_shape(const Feature& feature) {
 }  // namespace
 
 ColumnBuilder::ColumnBuilder(const Feature& feature, bool in_list)
-    : list_tag_(!in_list && feature.layout == Layout::kFixed && feature.count * feature.item_size != 0
-                    ? static_cast<uint8_t>(wire::tag(static_cast<uint32_t>(feature.kind), wire::kDelimited))
-                    : 0),
-      floats_(feature.kind == ValueKind::kFloat),
+    : numbers_(feature, in_list),
       in_list_(in_list),
       strings_(feature.item_size == 0),
       same_length_(!in_list && (feature.layout == Layout::kFixed || feature.layout == Layout::kRaw ||
@@ -149,8 +146,8 @@ bool ColumnBuilder::append_numbers(size_t expected, size_t& added) {
   if (expected != kAny && added != expected) return wrong_count(added, expected);
   if (added == 0) return true;
   uint8_t* const out = grow_data(added * item_size_);
-  const bool sound =
-      floats_ ? values_.copy(reinterpret_cast<float*>(out)) : values_.copy(reinterpret_cast<int64_t*>(out));
+  const bool sound = feature_.kind == ValueKind::kFloat ? values_.copy(reinterpret_cast<float*>(out))
+                                                        : values_.copy(reinterpret_cast<int64_t*>(out));
   return sound || malformed();
 }
 

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 
 #include "core/buffer.h"
 #include "core/fault.h"
 #include "core/feature_values.h"
+#include "core/fixed_numbers.h"
 #include "core/schema.h"
 #include "core/tensor_proto.h"
 #include "core/wire.h"
@@ -34,8 +34,13 @@ class ColumnBuilder {
   // Each adds one row. When it cannot, it returns false, `fault()` says why, and `cut` must take back what
   // was added of the row. (A Fault returned by value would cost more than most rows.)
   bool add(wire::Cursor feature) {
-    if (list_tag_ != 0 && add_fixed_numbers(feature)) [[likely]]
-      return true;
+    if (numbers_.apply()) [[likely]] {
+      const size_t end = column_.data.size();
+      column_.data.resize(end + row_bytes_);
+      if (numbers_.read(feature, column_.data.data() + end)) [[likely]]
+        return true;
+      column_.data.resize(end);
+    }
     return add_any(feature);
   }
   bool add_list(wire::Cursor feature_list);
@@ -50,7 +55,6 @@ class ColumnBuilder {
  private:
   static constexpr size_t kAny = SIZE_MAX;
 
-  bool add_fixed_numbers(wire::Cursor feature) noexcept;
   bool add_any(wire::Cursor feature);
   bool add_raw(wire::Cursor feature);
   bool add_tensor(wire::Cursor feature);
@@ -73,8 +77,7 @@ class ColumnBuilder {
   size_t values_end(size_t rows) const noexcept;
 
   // What the short way needs comes first, to share a cache line or two: a record may have a hundred columns.
-  const uint8_t list_tag_;  // what a Feature of this kind begins with; 0 when the short way does not apply
-  const bool floats_;
+  const FixedNumbers numbers_;
   const bool in_list_;
   const bool strings_;      // the values are strings
   const bool same_length_;  // every row has feature_.count values
@@ -87,51 +90,5 @@ class ColumnBuilder {
   TensorView tensor_;
   size_t data_hint_ = 0;  // what the last block needed, so that growing need not copy
 };
-
-// Nearly all columns are of a fixed number of numbers, and nearly all writers pack them into one list.
-// Anything else is left to `add_any`, which starts from the beginning.
-inline bool ColumnBuilder::add_fixed_numbers(wire::Cursor feature) noexcept {
-  // Feature: tag, size | list: tag, size | values. Both sizes must reach exactly to the end.
-  constexpr uint32_t kValues = wire::tag(1, wire::kDelimited);
-  wire::Cursor values;
-  const size_t size = feature.left();
-  if (size >= 4 && size < 0x80) {
-    // Then each tag and size is one byte, and all four are compared at once.
-    uint32_t head = 0;
-    std::memcpy(&head, feature.at, sizeof head);
-    const auto short_size = static_cast<uint32_t>(size);
-    if (head != (list_tag_ | (short_size - 2) << 8 | kValues << 16 | (short_size - 4) << 24)) return false;
-    values = wire::Cursor(feature.at + 4, size - 4);
-  } else {
-    wire::Cursor list;
-    if (size < 4 || *feature.at != list_tag_) return false;
-    ++feature.at;
-    if (!wire::read_delimited(feature, list) || !feature.done()) return false;
-    if (list.done() || *list.at != kValues) return false;
-    ++list.at;
-    if (!wire::read_delimited(list, values) || !list.done()) return false;
-  }
-
-  const size_t end = column_.data.size();
-  if (floats_) {
-    if (values.left() != row_bytes_) return false;
-    column_.data.resize(end + row_bytes_);
-    std::memcpy(column_.data.data() + end, values.at, row_bytes_);
-    return true;
-  }
-  column_.data.resize(end + row_bytes_);
-  uint8_t* out = column_.data.data() + end;
-  uint64_t value = 0;
-  if (row_bytes_ == sizeof value && wire::read_whole_varint(values, value)) {
-    std::memcpy(out, &value, sizeof value);
-    return true;
-  }
-  uint8_t* const stop = out + row_bytes_;
-  for (; out != stop && wire::read_varint(values, value); out += sizeof value)
-    std::memcpy(out, &value, sizeof value);
-  if (out == stop && values.done()) return true;
-  column_.data.resize(end);
-  return false;
-}
 
 }  // namespace feedline

@@ -114,8 +114,27 @@ const char* KeyedFields::scan_entry(Cursor entry, Cursor& value, Expected& learn
   return nullptr;
 }
 
+const char* ExampleScanner::scan(std::span<const uint8_t> record) {
+  features_.clear();
+  lists_.clear();
+  Cursor message(record.data(), record.size());
+  while (!message.done()) {
+    uint32_t tag = 0;
+    if (!wire::read_tag(message, tag)) return kMalformed;
+    const bool is_lists = tag == kSecond && has_lists_;
+    if (tag != kFirst && !is_lists) {
+      if (!wire::skip_field(message, tag)) return kMalformed;
+      continue;
+    }
+    Cursor map;
+    if (!wire::read_delimited(message, map)) return kMalformed;
+    if (const char* wrong = (is_lists ? lists_ : features_).scan(map)) return wrong;
+  }
+  return nullptr;
+}
+
 ExampleDecoder::ExampleDecoder(std::shared_ptr<const Schema> schema)
-    : schema_(std::move(schema)), features_(schema_->features), lists_(schema_->lists) {
+    : schema_(std::move(schema)), scanner_(*schema_) {
   columns_.reserve(schema_->features.size() + schema_->lists.size());
   for (const Feature& feature : schema_->features) columns_.emplace_back(feature, /*in_list=*/false);
   for (const Feature& feature : schema_->lists) columns_.emplace_back(feature, /*in_list=*/true);
@@ -140,26 +159,15 @@ bool ExampleDecoder::add_row(std::span<const uint8_t> record) {
     columns_[0].add_string({reinterpret_cast<const char*>(record.data()), record.size()});
     return true;
   }
-  features_.clear();
-  lists_.clear();
-  Cursor message(record.data(), record.size());
-  while (!message.done()) {
-    uint32_t tag = 0;
-    if (!wire::read_tag(message, tag)) return malformed(kMalformed);
-    const bool is_lists = tag == kSecond && !schema_->lists.empty();
-    if (tag != kFirst && !is_lists) {
-      if (!wire::skip_field(message, tag)) return malformed(kMalformed);
-      continue;
-    }
-    Cursor map;
-    if (!wire::read_delimited(message, map)) return malformed(kMalformed);
-    if (const char* wrong = (is_lists ? lists_ : features_).scan(map)) return malformed(wrong);
+  if (const char* wrong = scanner_.scan(record)) {
+    fault_ = Fault::corrupt(wrong);
+    return false;
   }
   const size_t features = schema_->features.size();
   for (size_t i = 0; i < columns_.size(); ++i) {
     ColumnBuilder& column = columns_[i];
     const bool is_list = i >= features;
-    const Cursor* value = is_list ? lists_.find(i - features) : features_.find(i);
+    const Cursor* value = is_list ? scanner_.list(i - features) : scanner_.feature(i);
     const bool added = value == nullptr ? column.add_missing()
                        : is_list        ? column.add_list(*value)
                                         : column.add(*value);
@@ -169,11 +177,6 @@ bool ExampleDecoder::add_row(std::span<const uint8_t> record) {
     }
   }
   return true;
-}
-
-bool ExampleDecoder::malformed(const char* what) {
-  fault_ = Fault::corrupt(what);
-  return false;
 }
 
 std::vector<Column> ExampleDecoder::finish() {

@@ -60,6 +60,24 @@ class KeyedFields {
   uint64_t record_ = 1;
 };
 
+// Where the features of an Example lie.
+class ExampleScanner {
+ public:
+  explicit ExampleScanner(const Schema& schema)
+      : features_(schema.features), lists_(schema.lists), has_lists_(!schema.lists.empty()) {}
+
+  // Returns what is wrong, or nullptr. What the last scan found is forgotten.
+  const char* scan(std::span<const uint8_t> record);
+  // The schema's feature or list `index`, or nullptr when the record does not have it.
+  const wire::Cursor* feature(size_t index) const noexcept { return features_.find(index); }
+  const wire::Cursor* list(size_t index) const noexcept { return lists_.find(index); }
+
+ private:
+  KeyedFields features_;
+  KeyedFields lists_;
+  bool has_lists_;
+};
+
 class ExampleDecoder {
  public:
   explicit ExampleDecoder(std::shared_ptr<const Schema> schema);
@@ -75,11 +93,9 @@ class ExampleDecoder {
 
  private:
   bool add_row(std::span<const uint8_t> record);
-  bool malformed(const char* what);
 
   std::shared_ptr<const Schema> schema_;
-  KeyedFields features_;
-  KeyedFields lists_;
+  ExampleScanner scanner_;
   std::vector<ColumnBuilder> columns_;
   size_t rows_ = 0;
   Fault fault_;

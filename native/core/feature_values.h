@@ -11,6 +11,16 @@
 
 namespace feedline {
 
+// The short way to the one string of a Feature that holds nothing else; false when it is written otherwise.
+inline bool find_string(wire::Cursor feature, wire::Cursor& value) noexcept {
+  constexpr uint32_t kBytesList = wire::tag(1, wire::kDelimited), kValue = wire::tag(1, wire::kDelimited);
+  uint32_t tag = 0;
+  wire::Cursor list;
+  return wire::read_tag(feature, tag) && tag == kBytesList && wire::read_delimited(feature, list) &&
+         feature.done() && wire::read_tag(list, tag) && tag == kValue && wire::read_delimited(list, value) &&
+         list.done();
+}
+
 class FeatureValues {
  public:
   // False when the message is malformed.

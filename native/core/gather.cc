@@ -3,20 +3,11 @@
 #include <cstring>
 #include <new>
 
+#include "core/prefetch.h"
+
 namespace feedline {
 
 namespace {
-
-// How far ahead the next rows are asked for. Random rows of a large column miss every cache, and the
-// processor cannot guess them; a few rows are enough to hide the way to memory.
-constexpr size_t kAhead = 8;
-constexpr size_t kLine = 64;
-constexpr size_t kPrefetchBytes = 512;  // of each row; the rest the processor fetches itself as it streams
-
-void prefetch(const uint8_t* row, size_t bytes) noexcept {
-  const size_t ahead = bytes < kPrefetchBytes ? bytes : kPrefetchBytes;
-  for (size_t at = 0; at < ahead; at += kLine) __builtin_prefetch(row + at);
-}
 
 bool outside(int64_t index, int64_t count) noexcept {
   return static_cast<uint64_t>(index) >= static_cast<uint64_t>(count);
@@ -48,23 +39,6 @@ Flaw gather_large(const Rows& rows, std::span<const int64_t> indices, uint8_t* o
     std::memcpy(out + i * rows.bytes, rows.data + index * rows.stride, rows.bytes);
   }
   return {};
-}
-
-// Where pick `i` lies, or nullptr.
-const uint8_t* find_pick(std::span<const Rows> sources, std::span<const int64_t> which,
-                         std::span<const int64_t> rows, size_t i, Flaw& flaw) noexcept {
-  const int64_t source = which[i];
-  if (outside(source, static_cast<int64_t>(sources.size()))) {
-    flaw = {Flaw::Kind::kSource, static_cast<int64_t>(i), source};
-    return nullptr;
-  }
-  const Rows& from = sources[static_cast<size_t>(source)];
-  const int64_t row = rows[i];
-  if (outside(row, from.count)) {
-    flaw = bad_index(i, row);
-    return nullptr;
-  }
-  return from.data + row * from.stride;
 }
 
 struct Range {
@@ -122,21 +96,6 @@ Flaw gather_rows(const Rows& rows, std::span<const int64_t> indices, uint8_t* ou
     default:
       return gather_large(rows, indices, out);
   }
-}
-
-Flaw gather_picks(std::span<const Rows> sources, size_t bytes, std::span<const int64_t> which,
-                  std::span<const int64_t> rows, uint8_t* out) noexcept {
-  Flaw flaw, ahead;
-  for (size_t i = 0; i < which.size(); ++i) {
-    if (i + kAhead < which.size()) {
-      if (const uint8_t* next = find_pick(sources, which, rows, i + kAhead, ahead)) prefetch(next, bytes);
-    }
-    const uint8_t* const row = find_pick(sources, which, rows, i, flaw);
-    if (flaw) return flaw;
-    // Rows of no bytes may have no memory either.
-    if (bytes != 0) std::memcpy(out + i * bytes, row, bytes);
-  }
-  return {};
 }
 
 Flaw gather_offsets(const Ranges& ranges, std::span<const int64_t> indices, Buffer& out) {

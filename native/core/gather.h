@@ -33,11 +33,6 @@ struct Rows {
 // Copies rows[indices[0]], rows[indices[1]], ... to `out`, which holds indices.size() * rows.bytes.
 Flaw gather_rows(const Rows& rows, std::span<const int64_t> indices, uint8_t* out) noexcept;
 
-// The same out of several columns, whose rows all have `bytes` bytes: row rows[i] of sources[which[i]], and
-// so on. A flaw in `which` has kSource.
-Flaw gather_picks(std::span<const Rows> sources, size_t bytes, std::span<const int64_t> which,
-                  std::span<const int64_t> rows, uint8_t* out) noexcept;
-
 // A ragged column without its values: row i is the values offsets[i] to offsets[i + 1] of `values` ones.
 struct Ranges {
   std::span<const int64_t> offsets;

@@ -1,82 +1,13 @@
 #include "core/read_ahead.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <condition_variable>
-#include <deque>
-#include <functional>
 #include <mutex>
 #include <new>
-#include <system_error>
-#include <thread>
+
+#include "core/thread_pool.h"
 
 namespace feedline {
-
-namespace {
-
-// Threads that do what is put in, first come first served. They live as long as the process.
-class Pool {
- public:
-  void put(std::function<void()> job) {
-    std::lock_guard lock(mutex_);
-    start();
-    jobs_.push_back(std::move(job));
-    waiting_.notify_one();
-  }
-
- private:
-  static size_t cores() noexcept {
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<size_t>(CPU_COUNT(&set)) : 1;
-  }
-
-  void start() {
-    if (threads_ != 0) return;
-    for (const size_t wanted = cores(); threads_ < wanted; ++threads_) {
-      try {
-        std::thread([this] { work(); }).detach();
-      } catch (const std::system_error&) {
-        // Without a thread, readers do their work themselves.
-        break;
-      }
-    }
-  }
-
-  void work() {
-    std::unique_lock lock(mutex_);
-    while (true) {
-      waiting_.wait(lock, [this] { return !jobs_.empty(); });
-      const std::function<void()> job = std::move(jobs_.front());
-      jobs_.pop_front();
-      lock.unlock();
-      job();
-      lock.lock();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable waiting_;
-  std::deque<std::function<void()>> jobs_;
-  size_t threads_ = 0;
-};
-
-// Never destroyed: its threads may be at work when the static destructors run. A forked child, which has none
-// of them, gets a pool of its own.
-Pool& pool() {
-  static std::mutex mutex;
-  static Pool* shared = nullptr;
-  static pid_t owner = 0;
-  std::lock_guard lock(mutex);
-  if (owner != getpid()) {
-    shared = new Pool;
-    owner = getpid();
-  }
-  return *shared;
-}
-
-}  // namespace
 
 struct ReadAhead::Work : std::enable_shared_from_this<Work> {
   enum class State { kWanted, kMaking, kMade };
@@ -100,7 +31,7 @@ struct ReadAhead::Work : std::enable_shared_from_this<Work> {
   }
 
   void make_ahead() {
-    pool().put([self = shared_from_this()] {
+    run_soon([self = shared_from_this()] {
       std::unique_lock lock(self->mutex);
       self->make(lock, /*caller=*/false);
     });

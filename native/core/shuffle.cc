@@ -20,7 +20,10 @@ size_t below(uint64_t random, uint64_t bound) noexcept {
 
 }  // namespace
 
-size_t draw(uint64_t key, ShuffleBuffer& buffer, std::span<int64_t> out) noexcept {
+size_t draw(uint64_t key, ShuffleBuffer& shared, std::span<int64_t> out) noexcept {
+  // A copy that stays in registers: a slot could be a part of what it is called with, for all the compiler
+  // knows.
+  ShuffleBuffer buffer = shared;
   size_t drawn = 0;
   while (drawn < out.size() && buffer.filled > 0) {
     int64_t& slot = buffer.slots[below(random_at(key, buffer.draws), static_cast<uint64_t>(buffer.filled))];
@@ -32,6 +35,7 @@ size_t draw(uint64_t key, ShuffleBuffer& buffer, std::span<int64_t> out) noexcep
       slot = buffer.slots[static_cast<size_t>(--buffer.filled)];
     }
   }
+  shared = buffer;
   return drawn;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/example_decoder.h"
+#include "core/row_table.h"
 #include "core/tensor_proto.h"
 
 namespace feedline {
@@ -86,6 +87,9 @@ const std::vector<std::shared_ptr<const Schema>>& schemas() {
          {}},
         {{tensor("a", TensorType::kInt64, {-1, 2}), tensor("b", kString, {-1}),
           tensor("c", kComplex64, {-1, -1})},
+         {}},
+        {{feature("a", kFixed, kFloat, 40), raw("b", 200, 1), feature("c", kFixed, kBytes),
+          with_default(feature("d", kFixed, kFloat, 40)), with_default(feature("e", kFixed, kBytes))},
          {}},
         // One key for several features; the others fail after it has been added.
         {{feature("a", kVarLen, kInt64, 1, false), feature("a", kFixed, kInt64),
@@ -219,7 +223,25 @@ Decoded decode(ExampleDecoder& decoder, const Schema& schema, const std::vector<
   return decoded;
 }
 
+// The same by way of a RowTable, and of a copy of it.
+Decoded by_rows(const std::shared_ptr<const Schema>& schema, const RowLayout& layout,
+                const std::vector<Bytes>& records) {
+  Decoded decoded;
+  RowDecoder decoder(schema, layout);
+  decoder.begin(records.size());
+  for (const Bytes& record : records) decoded.taken.push_back(decoder.add(record));
+  const RowTable table = decoder.finish();
+  std::vector<Pick> picks;
+  for (size_t row = 0; row < table.rows; ++row) picks.push_back({0, static_cast<int64_t>(row)});
+  const RowTable* tables[] = {&table};
+  const RowTable copy = copy_rows(layout, tables, picks);
+  const RowTable* copies[] = {&copy};
+  decoded.columns = pick_columns(layout, copies, picks);
+  return decoded;
+}
+
 void require_same(const Decoded& a, const Decoded& b) {
+  require(a.columns.size() == b.columns.size());
   for (size_t i = 0; i < a.columns.size(); ++i) {
     for (auto part : {&Column::data, &Column::strings, &Column::steps, &Column::rows, &Column::dims}) {
       const auto x = (a.columns[i].*part).bytes(), y = (b.columns[i].*part).bytes();
@@ -261,5 +283,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require_same(all, clean);
   // Also when it has learned from them.
   require_same(all, decode(decoder, *schema, taken));
+  if (const auto layout = RowLayout::of(*schema)) require_same(all, by_rows(schema, *layout, records));
   return 0;
 }

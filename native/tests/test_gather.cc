@@ -57,46 +57,6 @@ TEST(gather_rows_follows_the_stride_backwards_too) {
   CHECK_EQ(out[1], data[16]);
 }
 
-TEST(gather_picks_copies_rows_of_several_sources) {
-  for (const size_t bytes : {0, 1, 8, 100, 1000}) {
-    const auto one = numbers<uint8_t>(bytes * 20);
-    auto two = numbers<uint8_t>(bytes * 30);
-    for (uint8_t& byte : two) byte ^= 0x55;
-    const auto stride = static_cast<ptrdiff_t>(bytes);
-    const std::vector<Rows> sources = {{one.data(), 20, stride, bytes}, {two.data(), 30, stride, bytes}};
-    const std::vector<int64_t> which = {0, 1, 1, 0, 1, 0, 0, 1, 1, 1, 0},
-                               rows = {19, 29, 0, 0, 5, 5, 5, 7, 8, 9, 1};
-    std::vector<uint8_t> out(bytes * rows.size());
-    CHECK(!gather_picks(sources, bytes, which, rows, out.data()));
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const auto& from = which[i] == 0 ? one : two;
-      const auto wanted = from.begin() + rows[i] * stride;
-      CHECK(std::equal(wanted, wanted + stride, out.begin() + static_cast<ptrdiff_t>(i * bytes)));
-    }
-  }
-}
-
-TEST(gather_picks_names_the_first_pick_that_is_not_there) {
-  const auto data = numbers<int64_t>(4);
-  const std::vector<Rows> sources = {{reinterpret_cast<const uint8_t*>(data.data()), 4, 8, 8}};
-  int64_t out[12];
-  const auto flaw_of = [&](std::vector<int64_t> which, std::vector<int64_t> rows) {
-    return gather_picks(sources, 8, which, rows, reinterpret_cast<uint8_t*>(out));
-  };
-  Flaw flaw = flaw_of({0, 1, 0}, {0, 0, 0});
-  CHECK_EQ(flaw.kind, Flaw::Kind::kSource);
-  CHECK_EQ(flaw.at, 1);
-  flaw = flaw_of({-1}, {0});
-  CHECK_EQ(flaw.kind, Flaw::Kind::kSource);
-  for (const int64_t bad : {int64_t{4}, int64_t{-1}, kHuge}) {
-    flaw = flaw_of({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, bad});
-    CHECK_EQ(flaw.kind, Flaw::Kind::kIndex);
-    CHECK_EQ(flaw.at, 10);
-    CHECK_EQ(flaw.value, bad);
-  }
-  CHECK(!flaw_of({}, {}));
-}
-
 TEST(gather_rows_names_the_first_index_that_is_outside) {
   for (const size_t bytes : {0, 1, 2, 4, 8, 16, 24}) {
     const auto data = numbers<uint8_t>(bytes * 3);

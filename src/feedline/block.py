@@ -4,8 +4,9 @@ Blocks are what moves through a pipeline. They are never changed: `slice` shares
 and `concat` copy, in native code, into memory of the pool. A row comes out as tf.data's as_numpy_iterator
 gives it: a NumPy scalar, bytes for a string, else an array.
 
-A block may also be rows picked out of others (`Sources`). They are copied when its columns are first looked
-at, and not at all when rows are picked out of it in turn: so steps that only reorder cost one copy together.
+A block may also be rows picked out of others, or out of tables (`Sources`). They are copied when its columns
+are first looked at, and not at all when rows are picked out of it in turn: so steps that only reorder cost
+one copy together.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import numpy as np
 from feedline import column as columns_
 from feedline.column import Bytes, Column, Objects, Ragged
 from feedline.errors import UsageError
+from feedline.picker import Picker
 from feedline.spec import as_leaf, dtype_name
 from feedline.structure import Structure, flatten
+from feedline.table import Table
 
 __all__ = ["Block", "Bytes", "Column", "Objects", "Ragged", "Sources"]
 
@@ -70,6 +73,13 @@ class Block:
         block = cls.__new__(cls)
         block.structure, block._columns, block.rows, block._picks = structure, None, len(picks.rows), picks
         return block
+
+    @classmethod
+    def of_table(cls, table: Table) -> Block:
+        """The rows of a table. No column is made of them yet."""
+        sources = Sources()
+        which, rows = sources.add(table)
+        return sources.pick(which, rows)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -152,6 +162,19 @@ class Block:
             raise UsageError(f"Block.take: {error}; rows are counted from 0.") from None
         return Block._trusted(self.structure, taken, len(wanted))
 
+    def copied(self) -> Block:
+        """The same rows, without those that they were picked among."""
+        picks = self._picks
+        return self if picks is None else picks.sources.copied(picks.which, picks.rows)
+
+    def sample(self) -> tuple[Column, ...]:
+        """Columns of the same kinds, with other rows: of those that were only picked yet, none is copied."""
+        picks = self._picks
+        if picks is None:
+            return self.columns
+        source = picks.sources.sources[0]
+        return source.head(1) if isinstance(source, Table) else source.columns
+
     def row(self, index: int) -> Any:
         """One element."""
         if not 0 <= index < self.rows:
@@ -197,7 +220,7 @@ class Block:
 
 
 class Sources:
-    """Blocks of one structure, out of which rows are picked. More may be added at any time.
+    """Blocks and tables of one structure, out of which rows are picked. More may be added at any time.
 
     >>> sources = Sources()
     >>> which, rows = sources.add(Block.from_elements([10, 11]))
@@ -206,51 +229,91 @@ class Sources:
     array([20, 11, 21], dtype=int32)
     """
 
-    __slots__ = ("_lock", "_numbers", "_pickers", "_ready", "blocks", "row_bytes", "structure")
+    __slots__ = ("_lock", "_numbers", "_picker", "_ready", "row_bytes", "sources", "structure")
 
     def __init__(self) -> None:
-        self.blocks: list[Block] = []
-        self._pickers: list[columns_.Picker] = []
-        self._ready = 0  # blocks that the pickers know
+        self.sources: list[Block | Table] = []
+        self._picker = Picker()
+        self._ready = 0  # sources that the picker knows
         self._lock = Lock()  # for those two: a block may be looked at in another thread than it was made in
         self.row_bytes = 0
         self.structure: Structure | None = None
-        self._numbers: dict[int, int] = {}  # of a block, by its id: `blocks` keeps it alive
+        self._numbers: dict[int, int] = {}  # of a source, by its id: `sources` keeps it alive
 
-    def add(self, block: Block) -> tuple[Indices, Indices]:
-        """Where the block's rows are from now on: for each, the number of a source and the row there."""
+    def number_of(self, block: Block | Table) -> int | None:
+        """The number that it has as a source from now on; None when it was picked out of others."""
         if self.structure is None:
             self.structure = block.structure
-            self._pickers = [columns_.Picker() for _ in range(block.structure.leaf_count)]
             self.row_bytes = block.nbytes // max(1, block.rows)
         elif block.structure != self.structure:
             raise UsageError(f"{block.structure} does not fit {self.structure}.")
+        is_source = isinstance(block, Table) or block._picks is None
+        return self._number(block) if is_source else None
+
+    def add(self, block: Block | Table) -> tuple[Indices, Indices]:
+        """Where its rows are from now on: for each, the number of a source and the row there."""
+        number = self.number_of(block)
+        if number is not None:
+            return np.full(block.rows, number), _all_rows(block.rows)
+        assert isinstance(block, Block)
+        assert block._picks is not None
         picks = block._picks
-        if picks is None:
-            return np.full(block.rows, self._number(block)), np.arange(block.rows)
-        numbers = np.array([self._number(source) for source in picks.sources.blocks])
+        sources = picks.sources.sources
+        if len(sources) == 1:
+            return np.full(block.rows, self._number(sources[0])), picks.rows
+        numbers = np.array([self._number(source) for source in sources])
         return numbers[picks.which], picks.rows
 
-    def _number(self, block: Block) -> int:
-        number = self._numbers.get(id(block))
+    def _number(self, source: Block | Table) -> int:
+        number = self._numbers.get(id(source))
         if number is None:
-            number = self._numbers[id(block)] = len(self.blocks)
-            self.blocks.append(block)
+            number = self._numbers[id(source)] = len(self.sources)
+            self.sources.append(source)
         return number
+
+    def only(self, numbers: Indices) -> Sources:
+        """Some of the sources, which are numbered anew in that order."""
+        some = Sources()
+        some.structure, some.row_bytes = self.structure, self.row_bytes
+        wanted = numbers.tolist()
+        some.sources = [self.sources[number] for number in wanted]
+        some._picker, some._ready = self._filled_picker().only(wanted), len(wanted)
+        some._numbers = {id(source): number for number, source in enumerate(some.sources)}
+        return some
+
+    def _filled_picker(self) -> Picker:
+        with self._lock:
+            for source in self.sources[self._ready :]:
+                self._picker.add(source)
+                self._ready += 1
+        return self._picker
 
     def columns(self, which: Indices, rows: Indices) -> tuple[Column, ...]:
         """The columns of `pick`'s block, copied now."""
-        with self._lock:
-            for block in self.blocks[self._ready :]:
-                for picker, column in zip(self._pickers, block.columns, strict=True):
-                    picker.add(column)
-                self._ready += 1
-        return tuple(picker.pick(which, rows) for picker in self._pickers)
+        return self._filled_picker().pick(which, rows)
+
+    def copied(self, which: Indices, rows: Indices) -> Block:
+        """What `pick` gives, in memory of its own."""
+        assert self.structure is not None
+        copied = self._filled_picker().copy(which, rows)
+        return (
+            Block.of_table(copied)
+            if isinstance(copied, Table)
+            else Block._trusted(self.structure, copied, len(rows))
+        )
 
     def pick(self, which: Indices, rows: Indices) -> Block:
         """A block of row rows[0] of source which[0], and so on. Nothing is copied yet."""
         assert self.structure is not None
         return Block._picked(self.structure, _Picks(self, which, rows))
+
+
+_ROWS = np.arange(4096)
+_ROWS.flags.writeable = False
+
+
+def _all_rows(count: int) -> Indices:
+    return _ROWS[:count] if count <= len(_ROWS) else np.arange(count)
 
 
 class _Picks:

@@ -345,50 +345,6 @@ def take(column: Column, indices: Offsets) -> Column:
     return Objects([column.items[i] for i in indices.tolist()])
 
 
-class Picker:
-    """Columns out of which rows are picked, from any of them."""
-
-    __slots__ = ("_columns", "_tables")
-
-    def __init__(self) -> None:
-        self._columns: list[Column] = []
-        self._tables: _native.Tables | None = _native.Tables()  # while all are arrays of one kind
-
-    def add(self, column: Column) -> None:
-        if self._tables is not None:
-            first = self._columns[0] if self._columns else column
-            if (
-                isinstance(column, np.ndarray)
-                and isinstance(first, np.ndarray)
-                and (column.shape[1:], column.dtype) == (first.shape[1:], first.dtype)
-            ):
-                self._tables.add(_table(column))
-            else:
-                self._tables = None
-        self._columns.append(column)
-
-    def pick(self, which: Offsets, rows: Offsets) -> Column:
-        """Row rows[0] of column which[0], and so on. There must be one column at least."""
-        first = self._columns[0]
-        if self._tables is not None:
-            assert isinstance(first, np.ndarray)
-            picked = self._tables.pick(which, rows)
-            return picked.view(first.dtype).reshape(len(rows), *first.shape[1:])
-        # Column by column, and then into their order.
-        order = np.argsort(which, kind="stable")
-        numbers, begins = np.unique(which[order], return_index=True)
-        ends = [*begins[1:].tolist(), len(order)]
-        parts = [
-            take(self._columns[number], rows[order[begin:end]])
-            for number, begin, end in zip(numbers.tolist(), begins.tolist(), ends, strict=True)
-        ]
-        if not parts:
-            return slice_of(first, 0, 0)
-        places = np.empty(len(order), np.int64)
-        places[order] = np.arange(len(order))
-        return take(concat(parts), places)
-
-
 def check_indices(indices: Offsets, rows: int) -> None:
     """IndexError when one is negative or too large."""
     _native.gather_rows(np.empty((rows, 0), np.uint8), indices)
@@ -538,13 +494,13 @@ def _take_ranges(values: Column, offsets: Offsets, indices: Offsets) -> tuple[Co
     if isinstance(values, np.ndarray):
         unit = values.dtype.itemsize * prod(values.shape[1:])
         if unit:
-            data, taken = _native.gather_ranges(_flat(values), unit, offsets, indices)
+            data, taken = _native.gather_ranges(flat_bytes(values), unit, offsets, indices)
             return data.view(values.dtype).reshape(int(taken[-1]), *values.shape[1:]), taken
     positions, taken = _native.gather_positions(length(values), offsets, indices)
     return take(values, positions), taken
 
 
-def _flat(array: Array) -> Array:
+def flat_bytes(array: Array) -> Array:
     """All its bytes, copied only when they do not lie in order."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 

@@ -198,3 +198,88 @@ def test_wrong_arguments_are_refused(files):
 def test_a_missing_file_is_told_when_it_is_read(files):
     with pytest.raises(FileNotFoundError):
         list(Dataset.from_tfrecords("/nowhere/a.tfrecord"))
+
+
+# Rows that are picked: features of a fixed size come as tables, out of which columns are made later.
+
+PICKED = {
+    "near": {"id": fl.FixedLenFeature((), "int64"), "x": fl.FixedLenFeature((2,), "float32")},
+    "far": {"x": fl.FixedLenFeature((100,), "float32"), "id": fl.FixedLenFeature((), "int64")},
+    "raw": {"raw": fl.RawFeature((20, 10), "uint8"), "id": fl.FixedLenFeature((), "int64")},
+    "text": {"text": fl.FixedLenFeature((), "string"), "id": fl.FixedLenFeature((), "int64")},
+    "default": {
+        "missing": fl.FixedLenFeature((64,), "float32", np.arange(64.0)),
+        "ids": fl.VarLenFeature("int64"),
+    },
+    "missing": {"missing": fl.FixedLenFeature((64,), "float32", np.arange(64.0))},
+    "tags": {"tags": fl.VarLenFeature("string"), "id": fl.FixedLenFeature((), "int64")},
+    "whole": None,
+}
+
+
+@pytest.fixture(params=PICKED)
+def picked(request, tmp_path):
+    """A dataset whose rows may be tables, and one of the same rows that cannot."""
+    features = PICKED[request.param]
+    elements = [
+        {
+            "id": number,
+            "x": np.arange(100 if request.param == "far" else 2, dtype="float32") + number,
+            "raw": np.full(200, number % 256, "uint8").tobytes(),
+            "text": b"t" * (number % 7 * 40),
+            "tags": [b"tag"] * (number % 3),
+        }
+        for number in range(300)
+    ]
+    paths = []
+    for part in range(3):
+        data = b"".join(frame(example.encode(element)) for element in elements[part * 100 : part * 100 + 100])
+        paths.append(tmp_path / f"{part}.tfrecord")
+        paths[-1].write_bytes(data)
+    read = Dataset.from_tfrecords([str(path) for path in paths], features)
+    return read, read.map(lambda row: row)
+
+
+def test_picked_rows_are_those_of_the_records(picked):
+    read, same = picked
+    assert_same(read.shuffle(20, seed=4), same.shuffle(20, seed=4))
+    assert_same(
+        read.skip(7).take(200).shard(2, 1).shuffle(1000, seed=4),
+        same.skip(7).take(200).shard(2, 1).shuffle(1000, seed=4),
+    )
+    assert_same(read.repeat(30).shuffle(64, seed=2), same.repeat(30).shuffle(64, seed=2))
+    check_laws(lambda ds: ds.shuffle(20, seed=4), read)
+
+
+def test_rows_of_tables_may_be_mixed_with_others(picked):
+    read, same = picked
+    mixed = read.take(50).concatenate(same.skip(50)).shuffle(30, seed=1)
+    assert_same(mixed, same.shuffle(30, seed=1))
+    choices = Dataset.range(2).repeat(120)
+    of_both = Dataset.choose_from_datasets([read, same], choices)
+    assert_same(of_both, Dataset.choose_from_datasets([same, same], choices))
+
+
+def test_a_record_that_does_not_fit_is_told_before_it_is_picked(tmp_path):
+    good = frame(example.encode({"x": np.zeros(100, "float32")}))
+    bad = frame(example.encode({"x": np.zeros(99, "float32")}))
+    (tmp_path / "a.tfrecord").write_bytes(good * 10 + bad + good * 10)
+    rows = Dataset.from_tfrecords(str(tmp_path / "a.tfrecord"), {"x": fl.FixedLenFeature((100,), "float32")})
+    shuffled = iter(rows.shuffle(5, seed=1))
+    with pytest.raises(fl.SchemaError, match=r"record 10.*99 values"):
+        list(shuffled)
+    assert_same(islice(rows.shuffle(5, seed=1).ignore_errors(), 100), [{"x": np.zeros(100, "float32")}] * 20)
+
+
+def test_tables_live_as_long_as_rows_of_theirs(tmp_path):
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(b"".join(frame(example.encode({"x": np.full(1000, n, "float32")})) for n in range(2000)))
+    batches = iter(
+        Dataset.from_tfrecords(str(path), {"x": fl.FixedLenFeature((1000,), "float32")}).shuffle(9).batch(8)
+    )
+    kept = [next(batches) for _ in range(50)]
+    batches.close()
+    del batches
+    for batch in kept:
+        assert (batch["x"] == batch["x"][:, :1]).all()
+    assert len({int(x) for batch in kept for x in batch["x"][:, 0]}) == 400

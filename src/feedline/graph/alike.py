@@ -24,9 +24,7 @@ class Alike:
         self._dtypes: list[Any] = []
 
     def check(self, block: Block) -> None:
-        # Of rows that were only picked yet, the first source tells: looking at columns would copy them.
-        columns = (block if block._picks is None else block._picks.sources.blocks[0]).columns
-        dtypes = [_dtype(column) for column in columns]
+        dtypes = [_dtype(column) for column in block.sample()]
         if self._structure is None:
             self._structure, self._dtypes = block.structure, dtypes
         if block.structure != self._structure:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
+from feedline.block import Block
 from feedline.graph.node import Node
-from feedline.graph.stream import State, Stream
+from feedline.graph.stream import Indices, State, Stream
 
 
 class Services(Protocol):
@@ -15,6 +16,10 @@ class Services(Protocol):
 
     def measured(self, node: Node, stream: Stream) -> Stream:
         """The stream, with its rows and times counted."""
+        ...
+
+    def gathered(self, node: Node, indices: Indices, context: Context) -> Block:
+        """What `node.gather` gives, with its rows and times counted."""
         ...
 
     def background(
@@ -40,20 +45,24 @@ FIRST_EPOCH = (0,)
 class Context:
     services: Services
     epoch: tuple[int, ...] = FIRST_EPOCH  # which iteration this is; one number more inside of each repeat
-    block_rows: int = 4096
+    block_rows: int = 16384
     block_bytes: int = 4 << 20  # what is copied into blocks is cut at about so many
     siblings: int = 1  # streams like this one that are at work at the same time
+    rows_are_picked: bool = False  # out of the blocks, by the next step, instead of being looked at in order
     seeds: Mapping[Node, int] = field(default_factory=dict)  # drawn when the iteration began, elsewhere
 
     def open(self, node: Node, state: State = None) -> Stream:
-        return self.services.measured(node, node.open(self, state))
+        context = self
+        if self.rows_are_picked and not node.passes_rows_on:
+            context = replace(self, rows_are_picked=False)
+        return self.services.measured(node, node.open(context, state))
+
+    def gather(self, node: Node, indices: Indices) -> Block:
+        """The elements of an indexed node at these indices."""
+        return self.services.gathered(node, indices, self)
 
     def at_epoch(self, epoch: tuple[int, ...]) -> Context:
         return replace(self, epoch=epoch)
-
-    def seed_of(self, node: Any) -> int:
-        """The seed of a random node: the user's, or the one that was drawn."""
-        return int(self.seeds.get(node, node.drawn_seed) if node.seed is None else node.seed)
 
     def within(self, number: int) -> Context:
         """The context of the `number`th iteration inside of this one."""

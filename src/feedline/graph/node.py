@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from feedline.block import Block
 from feedline.errors import UsageError
@@ -36,6 +36,10 @@ class Node(ABC):
 
     A field with `compare=False` does not count for the fingerprint.
     """
+
+    # Does it give rows of its input on as they are, without looking at them? Then what is asked of its rows
+    # is asked of the input's.
+    passes_rows_on: ClassVar[bool] = False
 
     site: Site | None = field(default=None, kw_only=True, compare=False, repr=False)
 
@@ -71,11 +75,6 @@ class Node(ABC):
                 one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, Node)
             ]
         return tuple(found)
-
-    @property
-    def is_random(self) -> bool:
-        """Does it draw a seed for itself when none is given? Then it has `seed` and `drawn_seed`."""
-        return hasattr(self, "drawn_seed")
 
     @property
     def name(self) -> str:

@@ -20,7 +20,7 @@ from feedline.errors import UsageError
 from feedline.graph import INFINITE, UNKNOWN, Context, Indices, Node, Peek, State, Stream
 from feedline.graph.arguments import check_bool, check_function
 from feedline.graph.calls import blame, caller
-from feedline.ops.batch import Batch, _Maker
+from feedline.ops.batch import Batch, BatchMaker
 from feedline.ops.nested import Numbered
 from feedline.ops.padding import Padder, Padding, check_padding
 from feedline.spec import ArraySpec, ObjectSpec, Spec, merge_specs
@@ -220,7 +220,7 @@ class _Bucket:
         """Some rows of a block that begins at the mark."""
         chosen = block if len(rows) == block.rows else block.take(rows)
         # With columns of their own: rows that were only picked would hold on to the blocks they come from.
-        own = Block._trusted(chosen.structure, chosen.columns, chosen.rows)
+        own = chosen.copied()
         self._parts.append((mark, rows + mark.number, own))
         self.count += len(rows)
 
@@ -255,7 +255,7 @@ class _BatchMaker:
     def __init__(self, node: BucketBySequenceLength) -> None:
         self._node = node
         self._padders: dict[int, Padder] = {}
-        self._stacker = _Maker(Batch(node.input, 1, False, site=node.site))
+        self._stacker = BatchMaker(Batch(node.input, 1, False, site=node.site))
         self._guess: Any = None  # the spec of the elements, where only the first of them tell it
 
     def check(self, number: int, numbers: Indices) -> None:

@@ -30,6 +30,8 @@ class ChooseFromDatasets(Node):
     choices: Node
     stop_on_empty_dataset: bool
 
+    passes_rows_on = True
+
     def __post_init__(self) -> None:
         if not self.parts:
             raise UsageError(f"{self.name}: give one dataset at least.")

@@ -19,6 +19,8 @@ from feedline.structure import flatten
 class Concatenate(Node):
     parts: tuple[Node, Node]
 
+    passes_rows_on = True
+
     def __post_init__(self) -> None:
         self.spec(None)  # what is known already must fit
 
@@ -51,9 +53,9 @@ class Concatenate(Node):
         second = np.flatnonzero(indices >= border)
         blocks = []
         if len(first):
-            blocks.append(self.parts[0].gather(indices[first], context))
+            blocks.append(context.gather(self.parts[0], indices[first]))
         if len(second):
-            blocks.append(self.parts[1].gather(indices[second] - border, context))
+            blocks.append(context.gather(self.parts[1], indices[second] - border))
         joined = Block.concat(blocks)
         return joined if len(blocks) == 1 else joined.take(np.argsort(np.concatenate([first, second])))
 

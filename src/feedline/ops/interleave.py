@@ -26,7 +26,7 @@ from feedline.graph.calls import blame, caller
 from feedline.spec import ObjectSpec, RaggedSpec
 from feedline.structure import flatten
 
-_AHEAD = 4  # blocks' worth of rows that the slots hold together
+_AHEAD = 8  # blocks' worth of rows that the slots hold together
 _FEWEST_BYTES = 64 << 10  # of each
 
 
@@ -36,6 +36,8 @@ class Interleave(Node):
     function: Callable[..., Any]  # of an element, gives a Dataset
     cycle_length: int
     block_length: int
+
+    passes_rows_on = True
 
     def __post_init__(self) -> None:
         check_function(self, "function")
@@ -102,7 +104,8 @@ class _Slot:
         self.is_new = True  # not yet compared with the others
         self._made_at = made_at  # the input's state before the element that the dataset was made of
         self.block: Block | None = None
-        self.row = 0
+        self.row = 0  # of the block, the next
+        self._passed = 0  # rows of the block that the cursor has passed
 
     @property
     def at_hand(self) -> int:
@@ -112,19 +115,15 @@ class _Slot:
     def read(self, rows: int) -> None:
         """Have rows at hand; none will be when the dataset has ended."""
         self._settle()
+        self.block, self.row, self._passed = None, 0, 0
         self.block = self.rows.peek(rows)
 
     def _settle(self) -> None:
-        self.rows.advance(self.row)
-        self.block, self.row = None, 0
+        self.rows.advance(self.row - self._passed)
+        self._passed = self.row
 
     def state(self) -> State:
-        if self.row:
-            block, row = self.block, self.row
-            assert block is not None
-            self._settle()
-            if row < block.rows:
-                self.block = block.slice(row, block.rows)
+        self._settle()
         return [self._made_at, self.rows.state()]
 
     def close(self) -> None:
@@ -140,6 +139,7 @@ class _InterleaveStream(Stream):
             block_rows=max(1, min(context.block_rows, _AHEAD * context.block_rows // node.cycle_length)),
             block_bytes=max(_FEWEST_BYTES, _AHEAD * context.block_bytes // node.cycle_length),
             siblings=context.siblings * node.cycle_length,
+            rows_are_picked=context.rows_are_picked or node.cycle_length > 1,
         )
         self._turn: int
         self._in_turn: int  # rows given in this turn
@@ -285,50 +285,65 @@ class _Failure(NamedTuple):
 
 
 class _Picks:
-    """The rows of a block that is being put together."""
+    """The rows of a block that is being put together: stretches of the rows of all slots, end to end."""
 
     def __init__(self) -> None:
         self.rows = 0
         self._only: Block | None = None  # the rows, when all lie in one stretch
         self._sources = Sources()
-        self._places: dict[int, tuple[Block, Indices, Indices]] = {}  # of the rows of a block, by its id
-        self._which: list[Indices] = []
-        self._row: list[Indices] = []
+        self._which: list[Indices] = []  # of the slots' rows, end to end: the number of the source,
+        self._row: list[Indices] = []  # and the row there
+        self._begins: dict[int, int] = {}  # where those of a block begin, by its id:
+        self._blocks: list[Block] = []  # so they must stay
+        self._end = 0
+        self._parts: list[Indices] = []  # which of them are picked
+        self._stretches: list[tuple[int, int]] = []  # those that come after the parts: begin and end
 
     def add(self, slot: _Slot, rows: int) -> None:
         assert slot.block is not None
-        which, row = self._of(slot, rows)
+        begin = self._begin(slot)
         self._only = None if self.rows else slot.block.slice(slot.row, slot.row + rows)
-        self._append(which, row)
+        self._stretches.append((begin, begin + rows))
+        self.rows += rows
         slot.row += rows
 
     def add_rounds(self, slots: list[_Slot], rounds: int, length: int) -> None:
         if len(slots) == 1:
             return self.add(slots[0], rounds * length)
-        places = [self._of(slot, rounds * length) for slot in slots]
+        self._join_stretches()
+        begins = np.array([self._begin(slot) for slot in slots])
+        in_turn = np.arange(rounds * length).reshape(rounds, 1, length)
+        self._parts.append((begins[:, None] + in_turn).reshape(-1))
+        self._only = None
+        self.rows += len(slots) * rounds * length
         for slot in slots:
             slot.row += rounds * length
-        self._only = None
-        which, row = (
-            np.stack([place[part].reshape(rounds, length) for place in places], axis=1).reshape(-1)
-            for part in (0, 1)
-        )
-        self._append(which, row)
 
-    def _of(self, slot: _Slot, rows: int) -> tuple[Indices, Indices]:
+    def _begin(self, slot: _Slot) -> int:
+        """Where the rows that the slot has at hand begin among all."""
         block = slot.block
         assert block is not None
-        known = self._places.get(id(block))
-        if known is None:
-            known = self._places[id(block)] = (block, *self._sources.add(block))
-        return known[1][slot.row : slot.row + rows], known[2][slot.row : slot.row + rows]
+        begin = self._begins.get(id(block))
+        if begin is None:
+            which, row = self._sources.add(block)
+            self._which.append(which)
+            self._row.append(row)
+            begin = self._begins[id(block)] = self._end
+            self._blocks.append(block)
+            self._end += block.rows
+        return begin + slot.row
 
-    def _append(self, which: Indices, row: Indices) -> None:
-        self._which.append(which)
-        self._row.append(row)
-        self.rows += len(row)
+    def _join_stretches(self) -> None:
+        if self._stretches:
+            begins, ends = np.array(self._stretches).T
+            lengths = ends - begins
+            shifts = begins - np.concatenate([[0], np.cumsum(lengths)[:-1]])
+            self._parts.append(np.arange(lengths.sum()) + np.repeat(shifts, lengths))
+            self._stretches = []
 
     def block(self) -> Block:
         if self._only is not None:
             return self._only
-        return self._sources.pick(np.concatenate(self._which), np.concatenate(self._row))
+        self._join_stretches()
+        picked = np.concatenate(self._parts)
+        return self._sources.pick(np.concatenate(self._which)[picked], np.concatenate(self._row)[picked])

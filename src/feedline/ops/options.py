@@ -27,6 +27,8 @@ class Options(Node):
     deterministic: bool | None = None
     workers: int | None = field(default=None, compare=False)
 
+    passes_rows_on = True
+
     def __post_init__(self) -> None:
         if self.max_open_files is not None:
             check_int(self, "max_open_files", 1, "one file at least must be open.")
@@ -47,7 +49,7 @@ class Options(Node):
         return self.input.spec(peek)
 
     def gather(self, indices: Indices, context: Context) -> Block:
-        return self.input.gather(indices, context)
+        return context.gather(self.input, indices)
 
     def open(self, context: Context, state: State) -> Stream:
         return context.open(self.input, state)

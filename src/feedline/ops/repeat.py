@@ -19,6 +19,8 @@ class Repeat(Node):
     input: Node
     count: int  # -1: for ever
 
+    passes_rows_on = True
+
     def __post_init__(self) -> None:
         check_int(self, "count", -1, "count must be 0 or more, or -1 or None for ever.")
 
@@ -46,7 +48,7 @@ class Repeat(Node):
         for number in np.unique(rounds).tolist():
             rows = np.flatnonzero(rounds == number)
             order.append(rows)
-            parts.append(self.input.gather(inner[rows], context.within(number)))
+            parts.append(context.within(number).gather(self.input, inner[rows]))
         block = Block.concat(parts)
         return block if len(parts) == 1 else block.take(np.argsort(np.concatenate(order)))
 

@@ -20,6 +20,8 @@ class Shard(Node):
     num_shards: int
     index: int
 
+    passes_rows_on = True
+
     def __post_init__(self) -> None:
         check_int(self, "num_shards", 1, "there must be 1 shard at least.")
         check_int(self, "index", 0, "index must be 0 or more.")
@@ -44,7 +46,7 @@ class Shard(Node):
         return self.input.spec(peek)
 
     def gather(self, indices: Indices, context: Context) -> Block:
-        return self.input.gather(indices * self.num_shards + self.index, context)
+        return context.gather(self.input, indices * self.num_shards + self.index)
 
     def open(self, context: Context, state: State) -> Stream:
         if self.length() is not None:

@@ -11,9 +11,8 @@ What fails again among the elements that it reads was raised before, and is pass
 
 from __future__ import annotations
 
-import secrets
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,31 +20,27 @@ import numpy as np
 from feedline import _native
 from feedline.block import Block, Sources
 from feedline.errors import UsageError
-from feedline.graph import UNKNOWN, Context, Cursor, Indices, Node, Peek, State, Stream
+from feedline.graph import UNKNOWN, Context, Cursor, Indices, Node, Peek, RandomNode, State, Stream
 from feedline.graph.arguments import check_bool, check_int
-from feedline.graph.seeds import key_of
 
 _NO_END = 2**62
-_SPARE = 4  # blocks' worth of rows that a store may hold in vain, beside three times those in the buffer
+_SPARE = 1  # blocks' worth of rows that a store may hold in vain, beside three times those in the buffer
 _DRAWN = 16  # blocks' worth of rows that are drawn at a time, at most
 _REPLAYED = 1 << 20  # draws that are gone through at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Shuffle(Node):
+class Shuffle(RandomNode):
     input: Node
     buffer_size: int
-    seed: int | None
     reshuffle_each_iteration: bool
-    drawn_seed: int = field(default_factory=lambda: secrets.randbits(63), compare=False)
 
     def __post_init__(self) -> None:
         rule = "the buffer must hold 1 element at least; None shuffles all of an indexed dataset."
         if self.buffer_size != UNKNOWN:
             check_int(self, "buffer_size", 1, rule)
-        if self.seed is not None:
-            check_int(self, "seed", -(2**63), "seed must be 64 bits at most.")
         check_bool(self, "reshuffle_each_iteration")
+        super().__post_init__()
 
     @property
     def size(self) -> int:
@@ -71,12 +66,12 @@ class _ShuffleStream(Stream):
         self._filled = 0
         self._error: Exception | None = None  # of the input, when all rows in front of it were drawn
         if state is None:
-            key = key_of(context.seed_of(node), context.epoch if node.reshuffle_each_iteration else ())
+            key = node.key_in(context, each_iteration=node.reshuffle_each_iteration)
             state = [key, 0, None, 0, None, 0]
         # `_end`: the number of rows of the input, once it ended. `_raised`: how many of the errors that the
         # input will raise again were raised before the state was taken.
         self._key, self._draws, self._end, oldest, input_state, self._raised = state
-        self._rows = Cursor(context, node.input, input_state)
+        self._rows = Cursor(replace(context, rows_are_picked=True), node.input, input_state)
         self._store = _Store(oldest, input_state)
         self._begun = self._draws > 0
         if self._begun:
@@ -105,8 +100,8 @@ class _ShuffleStream(Stream):
         self._draws += len(places)
         block = store.pick(places)
         spare = _SPARE * self._context.rows_of(store.row_bytes)
-        if self._end is None and store.end > 3 * self._filled + spare:
-            store.compact(self._slots[: self._filled])
+        if self._end is None and store.next > 3 * self._filled + spare:
+            store.compact(self._slots[: self._filled], store.next // 2)
         return block
 
     def _fill(self) -> None:
@@ -192,8 +187,8 @@ class _ShuffleStream(Stream):
 class _Store:
     """The rows that were read, each at a place, in the order in which they came.
 
-    Blocks stay as long as a row of theirs may be drawn. When most of what they hold was drawn, the rest is
-    copied together, and they are let go.
+    Blocks stay as long as a row of theirs may be drawn. When nearly all that the older ones hold was drawn,
+    the rest is copied together, and they are let go.
     """
 
     def __init__(self, first_row: int, input_state: State) -> None:
@@ -203,8 +198,7 @@ class _Store:
         self.failures = 0  # errors that the input raised on the way
         self.row_bytes = 0
         self._sources = Sources()
-        self._which = _Numbers()  # for each place, the number of its source,
-        self._row = _Numbers()  # and the row there
+        self._places = _native.Places()
         self.kept: Indices = np.empty(0, np.int64)  # the row numbers of the first places; the others follow
         self._marks: deque[tuple[int, State, int]] = deque()  # `rows_seen`, the input's state and `failures`
         self.mark(input_state)
@@ -223,58 +217,55 @@ class _Store:
         self.rows_seen += block.rows
         self.row_bytes = max(1, block.nbytes // block.rows)
         if len(rows):
-            self._append(_copied(block.take(rows)))
+            self._append(block.take(rows).copied())
 
     def _append(self, block: Block) -> None:
-        which, rows = self._sources.add(block)
-        self._which.extend(which)
-        self._row.extend(rows)
+        number = self._sources.number_of(block)
+        if number is None:
+            self._places.add(*self._sources.add(block))
+        else:
+            self._places.add_all(number, block.rows)
         self.end += block.rows
 
     def pick(self, places: Indices) -> Block:
-        return self._sources.pick(self._which[places], self._row[places])
+        return self._sources.pick(*self._places.find(places))
 
     def oldest(self) -> tuple[int, State, int]:
         """A row from which on the input may have to be read again, its state there, and the errors since."""
         row, input_state, failures = self._marks[0]
         return row, input_state, self.failures - failures
 
-    def compact(self, slots: Indices) -> None:
-        """Keep only the rows in `slots` and those that come next. Places are counted anew, in `slots` too."""
-        live = np.concatenate([np.sort(slots[slots < self.end]), np.arange(self.next, self.end)])
-        numbers = live + (self.rows_seen - self.end)
-        kept = live < len(self.kept)
-        numbers[kept] = self.kept[live[kept]]
-        oldest = numbers[0] if len(numbers) else self.rows_seen
+    def compact(self, slots: Indices, before: int) -> None:
+        """Copy what `slots` still needs of the places `before`, so that their blocks can go.
+
+        Places are counted anew, in `slots` too.
+        """
+        is_old = slots < before
+        old = np.sort(slots[is_old])
+        numbers = self._row_numbers(old)
+        oldest = numbers[0] if len(old) else self._row_numbers(np.array([before]))[0]
         while len(self._marks) > 1 and self._marks[1][0] <= oldest:
             self._marks.popleft()
-        copied = _copied(self.pick(live))
-        slots[:] = np.searchsorted(live, slots)
-        self.next -= self.end - len(live)
-        self.end = 0
-        self.kept, self._sources = numbers, Sources()
-        self._which, self._row = _Numbers(), _Numbers()
-        self._append(copied)
 
+        copied = self.pick(old).copied() if len(old) else None
+        which, row = self._places.find(np.arange(before, self.end))
+        is_needed = np.bincount(which) > 0
+        self._sources = self._sources.only(np.flatnonzero(is_needed))
+        self._places = _native.Places()
+        if copied is not None:
+            self._places.add(*self._sources.add(copied))
+        self._places.add((np.cumsum(is_needed) - 1)[which], row)
 
-def _copied(picked: Block) -> Block:
-    """Picked rows in memory of their own."""
-    return Block._trusted(picked.structure, picked.columns, picked.rows)
+        shift = len(old) - before
+        slots[is_old] = np.searchsorted(old, slots[is_old])
+        slots[~is_old] += shift
+        self.next += shift
+        self.end += shift
+        self.kept = np.concatenate([numbers, self.kept[before:]])
 
-
-class _Numbers:
-    """An array that grows."""
-
-    def __init__(self) -> None:
-        self._all: Indices = np.empty(4096, np.int64)
-        self._count = 0
-
-    def extend(self, numbers: Indices) -> None:
-        count = self._count + len(numbers)
-        if count > len(self._all):
-            self._all = np.concatenate([self._all, np.empty(max(count, len(self._all)), np.int64)])
-        self._all[self._count : count] = numbers
-        self._count = count
-
-    def __getitem__(self, places: Indices) -> Indices:
-        return self._all[places]
+    def _row_numbers(self, places: Indices) -> Indices:
+        """Which row of the input each place has."""
+        numbers = places + (self.rows_seen - self.end)
+        known = places < len(self.kept)
+        numbers[known] = self.kept[places[known]]
+        return numbers

@@ -18,6 +18,8 @@ class Skip(Node):
     input: Node
     count: int
 
+    passes_rows_on = True
+
     def __post_init__(self) -> None:
         check_int(self, "count", -1, "count must be 0 or more, or -1 for all.")
 
@@ -38,7 +40,7 @@ class Skip(Node):
         return self.input.spec(peek)
 
     def gather(self, indices: Indices, context: Context) -> Block:
-        return self.input.gather(indices + self.count, context)
+        return context.gather(self.input, indices + self.count)
 
     def open(self, context: Context, state: State) -> Stream:
         if self.length() is not None:

@@ -17,6 +17,8 @@ class Take(Node):
     input: Node
     count: int
 
+    passes_rows_on = True
+
     def __post_init__(self) -> None:
         check_int(self, "count", -1, "count must be 0 or more, or -1 for all.")
 
@@ -37,7 +39,7 @@ class Take(Node):
         return self.input.spec(peek)
 
     def gather(self, indices: Indices, context: Context) -> Block:
-        return self.input.gather(indices, context)
+        return context.gather(self.input, indices)
 
     def open(self, context: Context, state: State) -> Stream:
         return context.open(self.input, state) if self.count < 0 else _TakeStream(self, context, state)

@@ -14,7 +14,7 @@ from feedline.block import Block
 from feedline.errors import UsageError
 from feedline.graph import UNKNOWN, Context, Indices, Node, Peek, State, Stream
 from feedline.records.blocks import BlockSource, PointSource
-from feedline.records.decode import Plan
+from feedline.records.decode import Plan, plan_of
 from feedline.spec import STRING, ArraySpec
 
 # Of a block: fewer would cost more than they spare, and more would leave the processor's caches. In between,
@@ -30,9 +30,11 @@ class TFRecords(Node):
     verify: bool
     skip: bool  # pass over what is damaged
 
+    passes_rows_on = True
+
     @cached_property
     def plan(self) -> Plan | None:
-        return None if self.features is None else Plan(self.features)
+        return None if self.features is None else plan_of(self.features)
 
     @cached_property
     def _points(self) -> PointSource | None:
@@ -97,6 +99,7 @@ class _RecordStream(Stream):
             start=self._place,
             block_bytes=context.block_bytes,
             shared=not alone,
+            as_rows=context.rows_are_picked,
         )
         return self._source
 

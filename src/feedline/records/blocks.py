@@ -9,20 +9,39 @@ from typing import Any
 import numpy as np
 
 from feedline import _native
-from feedline.block import Block, Bytes
+from feedline.block import Block, Bytes, Column
 from feedline.errors import UsageError
-from feedline.records.decode import Features, Plan
+from feedline.records.decode import Features, Plan, plan_of
 from feedline.records.faults import to_error
 from feedline.records.indexing import FRAMING, Offsets, load_index
 from feedline.records.paths import Files, compression_name, resolve
 from feedline.records.reading import OnCorrupt, SkipCount, raise_fault, skips
 from feedline.structure import flatten
+from feedline.table import Table
 
 Place = tuple[int, int, int]
 """Where a record begins: the number of its file, the offset of its header, the record's number there."""
 
-_RECORD = flatten(b"")[1]
 _MAX_BLOCK_BYTES = 64 << 20  # records this large make short blocks, whatever `rows` says
+
+
+class _Whole:
+    """The plan of records as they are."""
+
+    def __init__(self) -> None:
+        self.structure = flatten(b"")[1]
+        self.schema = _native.Schema()
+        self.schema.add_whole()
+
+    def columns(self, rows: int, arrays: list[Any]) -> tuple[Column, ...]:
+        data, offsets = arrays[0][:2]
+        return (Bytes(data, offsets, (), rows),)
+
+    def block(self, rows: int, arrays: list[Any]) -> Block:
+        return Block._trusted(self.structure, self.columns(rows, arrays), rows)
+
+
+_WHOLE = _Whole()
 
 
 class BlockSource:
@@ -41,23 +60,25 @@ class BlockSource:
         start: Place = (0, 0, 0),
         block_bytes: int = _MAX_BLOCK_BYTES,
         shared: bool = False,
+        as_rows: bool = False,
     ) -> None:
         """Without a `plan`, rows are the records' bytes.
 
         `shared`: one block is made ahead by threads that all such sources share, instead of by `threads` of
-        its own.
+        its own. `as_rows`: blocks are tables, where features are of a fixed size, for rows that are picked.
         """
-        self._plan = plan
+        self._plan = plan or _WHOLE
         self._open = _native.ReadAhead if shared else _native.BlockReader
         self._options: dict[str, Any] = {
             "files": [os.fsencode(path) for path in paths],
-            "schema": _schema(plan),
+            "schema": self._plan.schema,
             "rows": rows,
             "threads": threads,
             "verify": verify,
             "skip": skip,
             "compression": compression,
             "block_bytes": block_bytes,
+            "as_rows": as_rows,
         }
         self.place = start
         self.skipped = SkipCount()
@@ -75,7 +96,7 @@ class BlockSource:
             item = self._reader.next()
             if item is None:
                 return None
-            (rows, arrays, skipped, fault), place, resume = item
+            (rows, data, skipped, fault), place, resume = item
             self.skipped.add(skipped)
             if place is not None:
                 self.place = place
@@ -83,7 +104,9 @@ class BlockSource:
                 self._fault = fault
                 self._resume = self.place if resume is None else resume
             if rows:
-                return _block(self._plan, rows, arrays)
+                if isinstance(data, _native.RowTable):
+                    return Block.of_table(Table(self._plan, data))
+                return self._plan.block(rows, data)
         fault, self._fault = self._fault, None
         self.place = self._resume
         self._reader.close()
@@ -118,7 +141,7 @@ def read_blocks(
         raise UsageError(f"read_blocks(threads={threads}): 1 thread at least is needed.")
     source = BlockSource(
         resolve(files),
-        Plan(features),
+        plan_of(features),
         rows=rows,
         threads=threads,
         compression=compression_name(compression),
@@ -143,8 +166,8 @@ class PointSource:
     def __init__(
         self, paths: Sequence[str], indexes: Sequence[Offsets], plan: Plan | None, verify: bool
     ) -> None:
-        self._plan = plan
-        self._reader = _native.PointReader([os.fsencode(path) for path in paths], _schema(plan), verify)
+        self._plan = plan or _WHOLE
+        self._reader = _native.PointReader([os.fsencode(path) for path in paths], self._plan.schema, verify)
         # One after another, each with the end of its last record.
         self._offsets = np.concatenate(indexes)
         self._firsts = np.cumsum([0, *(len(index) - 1 for index in indexes)])
@@ -172,19 +195,4 @@ class PointSource:
         decoded = self._reader.read(files, offsets, sizes, indices - self._firsts[files])
         rows, arrays, _, fault = decoded
         raise_fault(fault)
-        return _block(self._plan, rows, arrays)
-
-
-def _schema(plan: Plan | None) -> _native.Schema:
-    if plan is not None:
-        return plan.schema
-    schema = _native.Schema()
-    schema.add_whole()
-    return schema
-
-
-def _block(plan: Plan | None, rows: int, arrays: list[Any]) -> Block:
-    if plan is not None:
-        return plan.block(rows, arrays)
-    data, offsets = arrays[0][:2]
-    return Block._trusted(_RECORD, [Bytes(data, offsets, (), rows)], rows)
+        return self._plan.block(rows, arrays)

@@ -77,11 +77,14 @@ class Plan:
         self._specs.append(_spec(feature, in_list))
         return len(self._makers) - 1
 
-    def block(self, rows: int, arrays: list[Any]) -> Block:
-        columns = [
+    def columns(self, rows: int, arrays: list[Any]) -> tuple[Column, ...]:
+        """Of what the native core decoded."""
+        return tuple(
             arrays[number] if make is None else make(rows, arrays[number]) for number, make in self._columns
-        ]
-        return Block._trusted(self.structure, columns, rows)
+        )
+
+    def block(self, rows: int, arrays: list[Any]) -> Block:
+        return Block._trusted(self.structure, self.columns(rows, arrays), rows)
 
 
 _LAYOUTS = {
@@ -160,7 +163,7 @@ def decode(records: bytes | Sequence[bytes], features: Features) -> Any:
     >>> decode([record, record], features)["tags"].to_list()
     [[b'a', b'b'], [b'a', b'b']]
     """
-    plan = _plan_of(features)
+    plan = plan_of(features)
     rows, arrays, _, fault = plan.decoder.decode([records] if isinstance(records, bytes) else list(records))
     raise_fault(fault)
     block = plan.block(rows, arrays)
@@ -179,7 +182,7 @@ def _padded(batch: Any, features: dict[str, Feature] | SequenceFeatures) -> Any:
     return batch
 
 
-def _plan_of(features: Features) -> Plan:
+def plan_of(features: Features) -> Plan:
     known = normalize(features)
     if isinstance(known, SequenceFeatures):
         return _cached_plan(tuple(known.context.items()), tuple(known.sequence.items()))
