@@ -1,10 +1,11 @@
-"""How much memory does reading one large file take? Not a race: feedline alone, growth in MB.
+"""How much memory do a large file and a long pipeline take? Not a race: feedline alone, growth in MB.
 
     python -m benchmarks.harness memory [--quick]
 
-Each way of reading runs in a fresh process over files of two sizes, plain and gzip. Growth is the peak
-of resident memory while reading, less what was resident before. If memory is bounded by a few chunks,
-the size of the file does not show in the table.
+Each way of reading runs in a fresh process over files of two sizes, plain and gzip, and so does each pipeline
+over two numbers of elements. Growth is the peak of resident memory while reading, less what was resident
+before. If memory is bounded by a few chunks and blocks, neither the size of the file nor the number of
+elements shows in the tables.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from benchmarks import report, workloads
 HERE = Path(__file__).resolve().parent
 SIZES_MB = (200, 2000)
 WAYS = ("read_blocks, 1 thread", "read_blocks, 2 threads", "read", "verify")
+ELEMENTS = (100_000, 10_000_000)
+PIPELINES = ("range().filter().batch(256)", "range().shuffle(8192).batch(256)")
 
 
 def main(quick: bool = False) -> None:
@@ -28,20 +31,35 @@ def main(quick: bool = False) -> None:
     for size in SIZES_MB[:1] if quick else SIZES_MB:
         for kind in ("plain", "gzip"):
             path = large_file(size, kind)
-            growth[f"{size:,} MB, {kind}"] = {way: round(_in_child(way, path), 1) for way in WAYS}
+            growth[f"{size:,} MB, {kind}"] = {way: round(_in_child(way, str(path)), 1) for way in WAYS}
+    pipelines = {
+        f"{elements:,}": {name: round(_in_child(name, str(elements)), 1) for name in PIPELINES}
+        for elements in (ELEMENTS[:1] if quick else ELEMENTS)
+    }
     lines = [
         "# memory",
         "",
         "Growth of resident memory, in MB, while feedline reads one file of 3,072-byte pictures to its end.",
         "",
-        f"| file |{''.join(f' {way} |' for way in WAYS)}",
-        f"|---|{'---|' * len(WAYS)}",
-        *(f"| {file} |{''.join(f' {row[way]:.1f} |' for way in WAYS)}" for file, row in growth.items()),
+        *_table("file", growth),
+        "",
+        "The same while a pipeline goes through so many elements.",
+        "",
+        *_table("elements", pipelines),
     ]
     text = "\n".join(lines) + "\n"
     print(text)
     if not quick:
-        report.write(HERE / "results" / "memory", text, {"growth_mb": growth})
+        report.write(HERE / "results" / "memory", text, {"growth_mb": growth | pipelines})
+
+
+def _table(what: str, rows: dict[str, dict[str, float]]) -> list[str]:
+    ways = list(next(iter(rows.values())))
+    return [
+        f"| {what} |{''.join(f' {way} |' for way in ways)}",
+        f"|---|{'---|' * len(ways)}",
+        *(f"| {name} |{''.join(f' {row[way]:.1f} |' for way in ways)}" for name, row in rows.items()),
+    ]
 
 
 def large_file(size_mb: int, kind: str) -> Path:
@@ -69,16 +87,16 @@ def _gzip_of(piece: bytes, times: int) -> list[bytes]:
     return [head, *[packed] * times, deflate.flush(), tail]
 
 
-def _in_child(way: str, path: Path) -> float:
-    command = [sys.executable, "-m", "benchmarks.memory", way, str(path)]
+def _in_child(way: str, what: str) -> float:
+    command = [sys.executable, "-m", "benchmarks.memory", way, what]
     done = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"benchmarks.memory {way} failed:\n{done.stderr[-4000:]}")
     return float(done.stdout)
 
 
-def measure(way: str, path: str) -> float:
-    """Read `path` in this process; MB that resident memory grew by."""
+def measure(way: str, what: str) -> float:
+    """Read a file, or go through so many elements, in this process; MB that resident memory grew by."""
     import numpy as np
 
     import feedline as fl
@@ -87,12 +105,16 @@ def measure(way: str, path: str) -> float:
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of the imports
     before = _status("VmRSS")
     if way == "verify":
-        fl.records.verify(path)
+        fl.records.verify(what)
     elif way == "read":
-        deque(fl.records.read(path), maxlen=0)
+        deque(fl.records.read(what), maxlen=0)
+    elif way == PIPELINES[0]:
+        deque(fl.Dataset.range(int(what)).filter(lambda x: x % 2 == 0).batch(workloads.BATCH), maxlen=0)
+    elif way == PIPELINES[1]:
+        deque(fl.Dataset.range(int(what)).shuffle(8192).batch(workloads.BATCH), maxlen=0)
     else:
         threads = 2 if "2 threads" in way else 1
-        blocks = fl.records.read_blocks([path], features, rows=workloads.BATCH, threads=threads)
+        blocks = fl.records.read_blocks([what], features, rows=workloads.BATCH, threads=threads)
         deque((block.as_batch()["label"][0] for block in blocks), maxlen=0)
     return _status("VmHWM") - before
 

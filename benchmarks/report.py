@@ -15,7 +15,16 @@ from pathlib import Path
 from statistics import median
 from types import ModuleType
 
-PACKAGES = ("feedline", "numpy", "tensorflow-cpu", "tensorflow", "protobuf", "tfrecord", "google-crc32c")
+PACKAGES = (
+    "feedline",
+    "numpy",
+    "tensorflow-cpu",
+    "tensorflow",
+    "grain",
+    "protobuf",
+    "tfrecord",
+    "google-crc32c",
+)
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,15 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.workloads import BATCH, Workload, columns
+from benchmarks.vectors import consume, prepare
+from benchmarks.workloads import BATCH, Workload
 
 FUNCTION = "run"
 WORKLOADS = ("vectors",)
 FILES = 1
 BASES = ("bare_loop", "grain", "tf_data")
 
-
-def prepare(workload: Workload) -> NDArray:
-    return columns(workload.name, 0)["x"]
+__all__ = ["BASES", "FILES", "FUNCTION", "WORKLOADS", "check", "consume", "double", "prepare"]
 
 
 def double(x: NDArray) -> NDArray:
@@ -33,13 +32,3 @@ def check(answer: Iterator[NDArray], workload: Workload) -> None:
         raise AssertionError(f"batches have shapes { {batch.shape for batch in batches} }")
     if not np.array_equal(np.concatenate(batches), 2 * prepare(workload)):
         raise AssertionError("the batches are not the rows, doubled, in order")
-
-
-def consume(answer: Iterator[NDArray], workload: Workload) -> None:
-    rows = 0
-    touched = 0.0
-    for batch in answer:
-        rows += len(batch)
-        touched += float(batch[:, 0].sum())
-    if rows != workload.records:
-        raise AssertionError(f"{rows} rows of {workload.records}")

@@ -12,16 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.digest import digest
-from benchmarks.workloads import BATCH, Workload, columns
+from benchmarks.vectors import consume, prepare
+from benchmarks.workloads import BATCH, Workload
 
 FUNCTION = "run"
 WORKLOADS = ("vectors",)
 FILES = 1
 BASES = ("tf_data",)
 
-
-def prepare(workload: Workload) -> NDArray:
-    return columns(workload.name, 0)["x"]
+__all__ = ["BASES", "FILES", "FUNCTION", "WORKLOADS", "check", "consume", "prepare"]
 
 
 def check(answer: Iterator[NDArray], workload: Workload) -> None:
@@ -31,15 +30,5 @@ def check(answer: Iterator[NDArray], workload: Workload) -> None:
         raise AssertionError(f"batches have shapes { {batch.shape for batch in batches} }")
     if sum(digest({"x": batch}) for batch in batches) % 2**64 != workload.digest:
         raise AssertionError("the batches do not hold each row of the array once")
-    if np.array_equal(batches[0], columns(workload.name, 0)["x"][:BATCH]):
+    if np.array_equal(batches[0], prepare(workload)[:BATCH]):
         raise AssertionError("nothing was shuffled")
-
-
-def consume(answer: Iterator[NDArray], workload: Workload) -> None:
-    rows = 0
-    touched = 0.0
-    for batch in answer:
-        rows += len(batch)
-        touched += float(batch[:, 0].sum())
-    if rows != workload.records:
-        raise AssertionError(f"{rows} rows of {workload.records}")
