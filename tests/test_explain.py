@@ -188,12 +188,12 @@ def test_every_round_of_a_repeat_counts():
     assert [row.elements for row in dataset.stats().rows] == [30, 30]
 
 
-def test_what_is_read_by_index_counts_for_the_step_that_reads():
+def test_what_is_read_by_index_counts_too():
     dataset = Dataset.range(10).map(double).shuffle(seed=1).batch(5)
     list(dataset)
-    assert [row.measured for row in dataset.stats().rows] == [False, False, True, True]
-    assert [row.elements for row in dataset.stats().rows] == [0, 0, 10, 2]
-    assert "read by index" in str(dataset.stats())
+    assert [row.measured for row in dataset.stats().rows] == [True] * 4
+    assert [row.elements for row in dataset.stats().rows] == [10, 10, 10, 2]
+    assert all(row.busy > 0 for row in dataset.stats().rows)
 
 
 def test_the_slowest_step_is_marked():
@@ -252,7 +252,7 @@ def test_the_datasets_that_a_function_made_are_one_line_for_each_step():
         "interleave(lambda, cycle_length=16, block_length=1)",
     ]
     made = {row.step: row for row in rows[2:]}
-    assert set(made) <= {"1,000 x range(...)", "1,000 x map(double)", "1,000 x skip(1)"}
+    assert set(made) == {"1,000 x range(...)", "1,000 x map(double)", "1,000 x skip(1)"}
     assert made["1,000 x skip(1)"].elements == 1000
     assert made["1,000 x skip(1)"].cardinality is None
     lines = str(files.stats()).splitlines()

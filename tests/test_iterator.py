@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from feedline import Dataset, UsageError
+from feedline.testing import assert_same
 
 
 def threads() -> int:
@@ -296,3 +297,44 @@ print(next(rows) > 0)
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
+STEPS = {
+    "batch": lambda ds: ds.batch(7),
+    "padded_batch": lambda ds: ds.map(lambda x: np.ones(x % 3)).padded_batch(4),
+    "choose": lambda ds: Dataset.choose_from_datasets([ds, ds.skip(9)], Dataset.range(2).repeat(20)),
+    "interleave": lambda ds: Dataset.range(5).interleave(ds.skip, cycle_length=3, block_length=2),
+    "shuffle": lambda ds: ds.shuffle(8, seed=5),
+    "scan": lambda ds: ds.scan(np.int64(0), lambda total, x: (total + x, total)),
+    "unique": lambda ds: ds.map(lambda x: x // 3).unique(),
+    "window": lambda ds: ds.window(5, shift=2).flat_map(lambda window: window),
+    "group": lambda ds: ds.group_by_window(lambda x: x % 3, lambda key, rows: rows.batch(4), 4),
+    "bucket": lambda ds: ds.map(lambda x: np.ones(x % 5)).bucket_by_sequence_length(len, [2, 4], [3, 3, 3]),
+    "cache": lambda ds: ds.cache().repeat(2).batch(3),
+    "prefetch": lambda ds: ds.prefetch(3).batch(3),
+}
+
+
+@pytest.mark.parametrize("at", [1, 2, 17, 33, 40])
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_an_interrupt_loses_nothing_and_repeats_nothing(step, at):
+    calls = 0
+
+    def function(x):
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            raise KeyboardInterrupt
+        return x
+
+    expected = list(step(Dataset.range(40).map(lambda x: x)))
+    dataset = step(Dataset.range(40).map(function))
+    rows = iter(dataset)
+    before = []
+    with pytest.raises(KeyboardInterrupt):
+        before.extend(rows)
+    state = json.loads(json.dumps(rows.state_dict()))
+    assert_same([*before, *rows], expected)
+    later = iter(dataset)
+    later.load_state_dict(state)
+    assert_same([*before, *later], expected)

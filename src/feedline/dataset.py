@@ -14,7 +14,7 @@ import numpy as np
 from feedline import ops
 from feedline.errors import UsageError
 from feedline.explain import Stats, explain, stats
-from feedline.graph import INFINITE, Context, Cursor, Node, Site, fingerprint, tree
+from feedline.graph import INFINITE, Context, Cursor, Node, Site, fingerprint, random_nodes
 from feedline.graph.arguments import check_calls
 from feedline.iterator import DatasetIterator
 from feedline.records.features import normalize
@@ -106,7 +106,7 @@ class Dataset:
         site = _site("list_files")
         files = ops.ListFiles.of(pattern, site=site)
         if shuffle is None or shuffle:
-            return Dataset(ops.Shuffle(files, files.length(), seed, True, site=site))
+            return Dataset(ops.Shuffle(files, files.length(), True, seed=seed, site=site))
         return Dataset(files)
 
     @staticmethod
@@ -119,7 +119,7 @@ class Dataset:
         True
         """
         again = False if rerandomize_each_iteration is None else rerandomize_each_iteration
-        return Dataset(ops.Random(seed, again, site=_site("random")))
+        return Dataset(ops.Random(again, seed=seed, site=_site("random")))
 
     @staticmethod
     def sample_from_datasets(
@@ -503,8 +503,8 @@ class Dataset:
                     "cannot all be shuffled.\n  To shuffle them as they come, give a buffer_size:  "
                     "shuffle(10_000)"
                 )
-            return Dataset(ops.GlobalShuffle(self._node, seed, anew, site=site))
-        return Dataset(ops.Shuffle(self._node, buffer_size, seed, anew, site=site))
+            return Dataset(ops.GlobalShuffle(self._node, anew, seed=seed, site=site))
+        return Dataset(ops.Shuffle(self._node, buffer_size, anew, seed=seed, site=site))
 
     def skip(self, count: int) -> Dataset:
         """All but the first `count` elements; none for -1.
@@ -583,17 +583,14 @@ class Dataset:
 
     def __iter__(self) -> DatasetIterator:
         self._services = services = LocalServices(self._node)
-        epoch = max((_epochs.get(node, 0) for node in self._random_nodes()), default=0)
+        epoch = max((_epochs.get(node, 0) for node in random_nodes(self._node)), default=0)
         self._begun(epoch)
         return DatasetIterator(self._node, Context(services, (epoch,)), self._begun)
 
     def _begun(self, epoch: int) -> None:
         """The next iteration is a later one, also of other datasets that have the same random steps."""
-        for node in self._random_nodes():
+        for node in random_nodes(self._node):
             _epochs[node] = max(_epochs.get(node, 0), epoch + 1)
-
-    def _random_nodes(self) -> list[Node]:
-        return [node for node in tree(self._node) if node.is_random]
 
     def as_numpy_iterator(self) -> DatasetIterator:
         """The same as `iter(dataset)`: elements are NumPy already."""
@@ -635,7 +632,7 @@ class Dataset:
         at = index + length if index < 0 else index
         if not 0 <= at < length:
             raise IndexError(f"element {index} of a dataset of {length:,}")
-        return self._node.gather(np.array([at]), Context(LocalServices())).row(0)
+        return Context(LocalServices()).gather(self._node, np.array([at])).row(0)
 
     def _unindexed(self) -> Node:
         """The first step that has no index."""

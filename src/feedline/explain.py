@@ -51,9 +51,7 @@ class StepStats:
     bytes: int = 0
     busy: float = 0.0
     waiting: float = 0.0  # for other threads
-    measured: bool = (
-        False  # False: it was not begun, or a later step read it by index, and was measured for it
-    )
+    measured: bool = False  # False: it was not begun
     bottleneck: bool = False
     indent: str = ""  # before the step, in a table
 
@@ -91,8 +89,6 @@ class Stats:
             lines.append(
                 "This Dataset object was not iterated yet; those that were made from it count apart."
             )
-        elif any(row.indexed and not row.measured for row in self.rows):
-            lines.append("-: not begun, or read by index; that counts for the step which reads.")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -184,7 +180,7 @@ def _call(node: Node, face: type) -> str:
     parameters = _parameters(method) if method else {}
     names = [name for name in parameters if name != "self"]
     shown: list[str] = []
-    for each in fields(node):
+    for each in sorted(fields(node), key=lambda each: bool(each.kw_only)):
         value = getattr(node, each.name)
         if not each.compare or value is None or isinstance(value, Node | Structure):
             continue

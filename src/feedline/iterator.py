@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from feedline.errors import UsageError
-from feedline.graph import Context, Cursor, Node, fingerprint, tree
+from feedline.graph import Context, Cursor, Node, RandomNode, State, fingerprint, random_nodes
 
 _VERSION = 1
 
@@ -43,6 +43,8 @@ class DatasetIterator(Iterator[Any]):
 
     def _next_block(self) -> Any:
         cursor = self._open()
+        if cursor.held:
+            cursor = self._go_to(cursor.state())
         cursor.advance(self._given)
         self._given = 0
         block = cursor.peek(self._context.block_rows)
@@ -71,13 +73,13 @@ class DatasetIterator(Iterator[Any]):
             "feedline": _VERSION,
             "pipeline": fingerprint(self._node),
             "epoch": list(self._context.epoch),
-            "seeds": [self._context.seed_of(node) for node in self._unseeded()],
+            "seeds": [node.seed_in(self._context) for node in self._unseeded()],
             "position": cursor.state(),
         }
 
-    def _unseeded(self) -> list[Node]:
+    def _unseeded(self) -> list[RandomNode]:
         """The steps that drew a seed for themselves: another process has drawn other ones."""
-        return [node for node in tree(self._node) if node.is_random and getattr(node, "seed") is None]  # noqa: B009
+        return [node for node in random_nodes(self._node) if node.seed is None]
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from where `state` was taken, by an iterator of the same pipeline in any process."""
@@ -90,15 +92,18 @@ class DatasetIterator(Iterator[Any]):
                 "  Its steps, their arguments and their functions must be the same as then."
             )
         self._check_open()
-        if self._cursor is not None:
-            self._cursor.close()
-            self._cursor = None
         epoch = tuple(state["epoch"])
-        seeds = dict(zip(self._unseeded(), state["seeds"], strict=True))
+        seeds: dict[Node, int] = dict(zip(self._unseeded(), state["seeds"], strict=True))
         self._context = replace(self._context, epoch=epoch, seeds=seeds)
         self._resumed(epoch[0])
         self._elements, self._given = iter(()), 0
-        self._cursor = Cursor(self._context, self._node, state["position"])
+        self._go_to(state["position"])
+
+    def _go_to(self, position: State) -> Cursor:
+        if self._cursor is not None:
+            self._cursor.close()
+        self._cursor = Cursor(self._context, self._node, position)
+        return self._cursor
 
     get_state = state_dict
     set_state = load_state_dict

@@ -110,6 +110,13 @@ class ObjectSpec:
     """Anything else: values of several dtypes, or Python objects that are no arrays."""
 
 
+@dataclass(frozen=True, slots=True)
+class DatasetSpec(ObjectSpec):
+    """A dataset, and the spec of its elements: what `window` gives."""
+
+    element_spec: Any
+
+
 Spec: TypeAlias = ArraySpec | RaggedSpec | ObjectSpec
 
 

@@ -175,3 +175,14 @@ def test_it_obeys_the_laws():
         Dataset.range(20).filter(lambda x: x > 3),
     )
     check_laws(lambda ds: ds.scan(b"", lambda s, x: (s + b"%d" % x, s)).repeat(2), Dataset.range(8))
+
+
+def test_a_function_may_use_the_memory_of_its_result_again():
+    buffer = np.zeros(2, np.int64)
+
+    def function(state, x):
+        buffer[:] = x
+        return state, (buffer, {"y": buffer[:1]})
+
+    expected = [(np.full(2, x), {"y": np.full(1, x)}) for x in range(50)]
+    assert_same(Dataset.range(50).scan(0, function), expected)

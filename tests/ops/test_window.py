@@ -9,8 +9,7 @@ import pytest
 
 from feedline import Dataset, UsageError
 from feedline.graph import Context
-from feedline.ops.nested import DatasetSpec
-from feedline.spec import ArraySpec
+from feedline.spec import ArraySpec, DatasetSpec
 from feedline.testing import check_errors, check_laws, same
 from tests.ops import oracle
 from tests.ops.oracle import tf

@@ -4,6 +4,7 @@ No I/O here, no threads, and no op.
 """
 
 from feedline.graph.cardinality import INFINITE, UNKNOWN
+from feedline.graph.chance import RandomNode, random_nodes
 from feedline.graph.context import Context, Services
 from feedline.graph.cursor import Cursor
 from feedline.graph.fingerprint import fingerprint
@@ -18,10 +19,12 @@ __all__ = [
     "Indices",
     "Node",
     "Peek",
+    "RandomNode",
     "Services",
     "Site",
     "State",
     "Stream",
     "fingerprint",
+    "random_nodes",
     "tree",
 ]

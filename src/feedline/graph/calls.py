@@ -27,6 +27,24 @@ def caller(function: Callable[..., Any]) -> Callable[[Any], Any]:
     return lambda element: function(*element) if type(element) is tuple else function(element)
 
 
+def tells(predicate: Callable[..., Any], node: Node) -> Callable[[Any], bool]:
+    """The function of one element that must say True or False."""
+    call = caller(predicate)
+
+    def answer(element: Any) -> bool:
+        said = call(element)
+        if said is True or said is False:
+            return said
+        if isinstance(said, np.bool_ | np.ndarray) and said.dtype == np.bool_ and said.shape == ():
+            return bool(said)
+        raise UsageError(
+            f"{node.name}: the predicate must return True or False, not {type(said).__name__}.\n"
+            "  Of an array, say which you mean: .any() or .all()."
+        )
+
+    return answer
+
+
 def results(
     function: Callable[..., Any], block: Block, late: Callable[[], bool]
 ) -> tuple[list[Any], Exception | None]:
@@ -42,7 +60,7 @@ def results(
             for value in islice(returned, some):
                 # The next call may write into an array that the function keeps, or that is a view of one.
                 if type(value) is not np.ndarray or value.base is not None or getrefcount(value) > _ALONE:
-                    value = _own(value)
+                    value = own(value)
                 values.append(value)  # not extend: what came in front of an error must stay
             if len(values) < wanted:
                 raise RuntimeError("the function raised StopIteration")
@@ -64,14 +82,14 @@ def _references() -> int:
 _ALONE = _references()
 
 
-def _own(value: Any) -> Any:
+def own(value: Any) -> Any:
     """The value with copies of all that could change later."""
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, tuple):
-        return tuple.__new__(type(value), map(_own, value))
+        return tuple.__new__(type(value), map(own, value))
     if isinstance(value, dict):
-        return {key: _own(item) for key, item in value.items()}
+        return {key: own(item) for key, item in value.items()}
     if value is None or isinstance(value, np.generic | bytes | str | bool | int | float | complex):
         return value
     try:

@@ -4,7 +4,8 @@ A stream only knows its state between blocks. The cursor adds to the state befor
 of its rows that were passed; a restored one reads that block again and drops them.
 
 An element that fails counts as passed once `peek` has raised. A step that still has rows to give in front of
-the error sets `held`: then the state is that in front of the element, until `release`.
+the error sets `held`: then the state is that in front of the element, until `release`. An interrupt (Ctrl-C)
+sets it for good: what the steps were at may be lost, so the rows must be read anew, from `state`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,13 @@ class Cursor:
             if self._block is not None or not self._drop:
                 self._before = self._stream.state()
             self._block, self._row = None, 0
-            block = self._stream.next(max(limit, self._drop))
+            try:
+                block = self._stream.next(max(limit, self._drop))
+            except Exception:
+                raise
+            except BaseException:
+                self.held = True
+                raise
             if block is None:
                 return None
             self._block = block
@@ -75,7 +82,7 @@ class Cursor:
 
     def state(self) -> State:
         if self.held:
-            return [self._before, self._drop, self.passed]
+            return [self._before, self._row + self._drop, self.passed]
         if not self._drop and (self._block is None or self._row == self._block.rows):
             return [self._stream.state(), 0, self.passed]
         return [self._before, self._row + self._drop, self.passed]

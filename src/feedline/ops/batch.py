@@ -53,8 +53,8 @@ class Batch(Node):
         starts = indices * self.batch_size
         ends = np.minimum(starts + self.batch_size, length)
         rows = np.concatenate([np.arange(a, b) for a, b in zip(starts, ends, strict=True)])
-        block = self.input.gather(rows, context)
-        maker = _Maker(self)
+        block = context.gather(self.input, rows)
+        maker = BatchMaker(self)
         parts, at = [], 0
         for first, size in zip(starts.tolist(), (ends - starts).tolist(), strict=True):
             parts.append(maker.one(block.slice(at, at + size), first))
@@ -79,7 +79,7 @@ class _BatchStream(Stream):
         self._batches = max(1, context.block_rows // node.batch_size)
         self._bytes = context.block_bytes
         self._rows = Cursor(context, node.input, state)
-        self._maker = _Maker(node)
+        self._maker = BatchMaker(node)
 
     def next(self, limit: int) -> Block | None:
         size = self._node.batch_size
@@ -108,7 +108,7 @@ class _BatchStream(Stream):
         self._rows.close()
 
 
-class _Maker:
+class BatchMaker:
     """Makes batches of rows. Values whose length changes are stacked only where the spec has them ragged."""
 
     def __init__(self, node: Batch) -> None:
@@ -121,7 +121,7 @@ class _Maker:
         for number, column in enumerate(block.columns):
             if not isinstance(column, np.ndarray | Bytes) and not self._is_ragged(number, block):
                 return None
-            made.append(_regroup(column, size))
+            made.append(regroup(column, size))
         return Block._trusted(block.structure, made, block.rows // size)
 
     def one(self, block: Block, first: int) -> Block:
@@ -130,7 +130,7 @@ class _Maker:
         for number, column in enumerate(block.columns):
             if not isinstance(column, np.ndarray | Bytes) and not self._is_ragged(number, block):
                 column = _dense(column, partial(self._refuse, block, number, first))
-            made.append(_regroup(column, block.rows))
+            made.append(regroup(column, block.rows))
         return Block._trusted(block.structure, made, 1)
 
     def _is_ragged(self, number: int, block: Block) -> bool:
@@ -156,7 +156,7 @@ class _Maker:
         )
 
 
-def _regroup(column: Column, size: int) -> Column:
+def regroup(column: Column, size: int) -> Column:
     """Each `size` rows as one."""
     if isinstance(column, np.ndarray):
         return column.reshape(len(column) // size, size, *column.shape[1:])

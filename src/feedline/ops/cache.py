@@ -22,7 +22,7 @@ import numpy as np
 from feedline.block import Block, Sources
 from feedline.column import Column, Objects, Ragged
 from feedline.errors import UsageError
-from feedline.graph import Context, Cursor, Indices, Node, Peek, State, Stream, tree
+from feedline.graph import Context, Cursor, Indices, Node, Peek, State, Stream, random_nodes
 from feedline.graph.context import FIRST_EPOCH
 
 
@@ -61,14 +61,14 @@ class Cache(Node):
         known = kept or table
         assert known is not None
         if len(indices) == 0 or known.seeds != seeds:
-            return self.input.gather(indices, context)
+            return context.gather(self.input, indices)
         if kept is not None:
             return kept.gather(indices)
         assert table is not None
         with memory.lock:
             missing = table.missing(indices)
         # Without the lock: other threads may be at work, too. What two of them computed is kept once.
-        block = _frozen(self.input.gather(missing, context)) if len(missing) else None
+        block = _frozen(context.gather(self.input, missing)) if len(missing) else None
         with memory.lock:
             if block is not None and not table.is_full:  # once it is full, it is read without the lock
                 table.add(missing, block)
@@ -79,7 +79,7 @@ class Cache(Node):
 
     def _seeds(self, context: Context) -> list[int]:
         """Of the random steps before: an iteration that was begun elsewhere has other ones."""
-        return [context.seed_of(node) for node in tree(self.input) if node.is_random]
+        return [node.seed_in(context) for node in random_nodes(self.input)]
 
     def _beginning(self, context: Context) -> State:
         rows = Cursor(context, self.input)

@@ -33,7 +33,7 @@ class Enumerate(Node):
         return None if spec is None else (ArraySpec((), np.dtype(np.int64)), spec)
 
     def gather(self, indices: Indices, context: Context) -> Block:
-        return self.numbered(indices, self.input.gather(indices, context))
+        return self.numbered(indices, context.gather(self.input, indices))
 
     def numbered(self, indices: Indices, block: Block) -> Block:
         numbers = range(len(block.columns))

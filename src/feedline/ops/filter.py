@@ -6,13 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from feedline.block import Block
-from feedline.errors import UsageError
 from feedline.graph import UNKNOWN, Context, Cursor, Node, Peek, State, Stream
 from feedline.graph.arguments import check_function
-from feedline.graph.calls import blame, caller
+from feedline.graph.calls import blame, tells
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +35,7 @@ class _FilterStream(Stream):
         self._node = node
         self._context = context
         self._rows = Cursor(context, node.input, state)
-        self._call = caller(node.predicate)
+        self._keeps = tells(node.predicate, node)
 
     def next(self, limit: int) -> Block | None:
         late = self._context.services.deadline()
@@ -63,17 +60,6 @@ class _FilterStream(Stream):
             if kept:
                 return self._chosen(block, kept, row + 1)
         return None
-
-    def _keeps(self, element: Any) -> bool:
-        answer = self._call(element)
-        if answer is True or answer is False:
-            return answer
-        if isinstance(answer, np.bool_ | np.ndarray) and answer.dtype == np.bool_ and answer.shape == ():
-            return bool(answer)
-        raise UsageError(
-            f"filter: the predicate must return True or False, not {type(answer).__name__}.\n"
-            "  Of an array, say which you mean: .any() or .all()."
-        )
 
     def _chosen(self, block: Block, kept: list[int], rows: int) -> Block:
         return block.slice(0, rows) if len(kept) == rows else block.take(kept)

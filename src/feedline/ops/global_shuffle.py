@@ -6,31 +6,26 @@ of it, or reading it by index, costs no more than beginning.
 
 from __future__ import annotations
 
-import secrets
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from feedline.block import Block
-from feedline.graph import Context, Indices, Node, Peek, State, Stream
-from feedline.graph.arguments import check_bool, check_int
+from feedline.graph import Context, Indices, Node, Peek, RandomNode, State, Stream
+from feedline.graph.arguments import check_bool
 from feedline.graph.indexed import InOrder
 from feedline.graph.permutation import Permutation
-from feedline.graph.seeds import key_of
 
 
 @dataclass(frozen=True, eq=False)
-class GlobalShuffle(Node):
+class GlobalShuffle(RandomNode):
     """The input must be indexed."""
 
     input: Node
-    seed: int | None
     reshuffle_each_iteration: bool
-    drawn_seed: int = field(default_factory=lambda: secrets.randbits(63), compare=False)
 
     def __post_init__(self) -> None:
-        if self.seed is not None:
-            check_int(self, "seed", -(2**63), "seed must be 64 bits at most.")
         check_bool(self, "reshuffle_each_iteration")
+        super().__post_init__()
 
     def length(self) -> int | None:
         return self.input.length()
@@ -44,12 +39,12 @@ class GlobalShuffle(Node):
     def gather(self, indices: Indices, context: Context) -> Block:
         length = self.input.length()
         assert length is not None
-        key = key_of(context.seed_of(self), context.epoch if self.reshuffle_each_iteration else ())
-        return self.input.gather(Permutation(key, length).at(indices), context)
+        key = self.key_in(context, each_iteration=self.reshuffle_each_iteration)
+        return context.gather(self.input, Permutation(key, length).at(indices))
 
     def open(self, context: Context, state: State) -> Stream:
         # The seed too: in another process another one was drawn.
-        seed, at = state or (context.seed_of(self), None)
+        seed, at = state or (self.seed_in(context), None)
         return _Seeded(replace(self, seed=seed), context, at)
 
 

@@ -7,15 +7,7 @@ from typing import Any
 
 from feedline.block import Block
 from feedline.graph import Context, Cursor, Node, Peek, Site, State
-from feedline.ops.tensor_slices import TensorSlices, _read_only
-from feedline.spec import ObjectSpec
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetSpec(ObjectSpec):
-    """A dataset, and the spec of its elements."""
-
-    element_spec: Any
+from feedline.ops.tensor_slices import TensorSlices, read_only
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +19,7 @@ class Rows(TensorSlices):
     @classmethod
     def of(cls, block: Block, known: Any, site: Site | None) -> Rows:
         """Read-only, as several windows may share them."""
-        return cls(_read_only(block.structure, block.columns, block.rows), known, site=site)
+        return cls(read_only(block.structure, block.columns, block.rows), known, site=site)
 
     def spec(self, peek: Peek | None) -> Any:
         return self.block.spec if self.known is None else self.known

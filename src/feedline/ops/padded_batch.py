@@ -46,7 +46,7 @@ class PaddedBatch(Node):
         starts = indices * self.batch_size
         ends = np.minimum(starts + self.batch_size, length)
         rows = np.concatenate([np.arange(a, b) for a, b in zip(starts, ends, strict=True)])
-        block = self.input.gather(rows, context)
+        block = context.gather(self.input, rows)
         padder = Padder(self, Padding.of(self))
         parts, at = [], 0
         for start, size in zip(starts.tolist(), (ends - starts).tolist(), strict=True):

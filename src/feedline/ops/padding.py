@@ -17,7 +17,7 @@ from feedline.block import Block
 from feedline.column import Array, Bytes, Column, Objects, Offsets, Ragged, empty, row_of, slice_of
 from feedline.errors import UsageError
 from feedline.graph import Indices, Node
-from feedline.ops.batch import _regroup as regroup
+from feedline.ops.batch import regroup
 from feedline.spec import (
     STRING,
     ArraySpec,

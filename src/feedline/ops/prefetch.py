@@ -30,7 +30,7 @@ class Prefetch(Node):
         return self.input.spec(peek)
 
     def gather(self, indices: Indices, context: Context) -> Block:
-        return self.input.gather(indices, context)
+        return context.gather(self.input, indices)
 
     def open(self, context: Context, state: State) -> Stream:
         if self.buffer_size == 0:

@@ -6,16 +6,14 @@ and the key, because in another process another seed would be drawn.
 
 from __future__ import annotations
 
-import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from feedline.block import Block
-from feedline.graph import INFINITE, Context, Node, Peek, State, Stream
-from feedline.graph.arguments import check_bool, check_int
-from feedline.graph.seeds import key_of
+from feedline.graph import INFINITE, Context, Peek, RandomNode, State, Stream
+from feedline.graph.arguments import check_bool
 from feedline.spec import ArraySpec
 from feedline.structure import flatten
 
@@ -24,27 +22,21 @@ _AT_ONCE = 4  # numbers that Philox makes of each count
 
 
 @dataclass(frozen=True, eq=False)
-class Chance(Node):
-    """A step with random numbers: other ones in each iteration, or always the same."""
+class Numbers(RandomNode):
+    """Random numbers: other ones in each iteration, or always the same."""
 
-    seed: int | None
     rerandomize_each_iteration: bool
-    drawn_seed: int = field(default_factory=lambda: secrets.randbits(63), kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
-        if self.seed is not None:
-            check_int(self, "seed", -(2**63), "seed must be 64 bits at most.")
         check_bool(self, "rerandomize_each_iteration")
-
-    def key(self, context: Context) -> int:
-        return key_of(context.seed_of(self), context.epoch if self.rerandomize_each_iteration else ())
+        super().__post_init__()
 
 
 class Bits:
     """Numbers of 64 random bits, which go on from `state`."""
 
-    def __init__(self, node: Chance, context: Context, state: State) -> None:
-        key, at = state or (node.key(context), 0)
+    def __init__(self, node: Numbers, context: Context, state: State) -> None:
+        key, at = state or (node.key_in(context, each_iteration=node.rerandomize_each_iteration), 0)
         self._key: int = key
         self._at: int = at
         self._philox = np.random.Philox(key=self._key)
@@ -60,7 +52,7 @@ class Bits:
 
 
 @dataclass(frozen=True, eq=False)
-class Random(Chance):
+class Random(Numbers):
     """Whole numbers from 0 to 2**32 - 1, as int64."""
 
     def cardinality(self) -> int:

@@ -12,8 +12,7 @@ from feedline.column import Bytes, Ragged, row_of
 from feedline.errors import UsageError
 from feedline.graph import UNKNOWN, Context, Cursor, Node, Peek, Site, State, Stream
 from feedline.graph.arguments import check_bool
-from feedline.ops.batch import Batch
-from feedline.ops.batch import _regroup as regroup
+from feedline.ops.batch import Batch, regroup
 from feedline.ops.unbatch import Unbatch
 from feedline.spec import leaf_spec
 

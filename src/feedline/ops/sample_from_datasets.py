@@ -15,7 +15,7 @@ from feedline.block import Block
 from feedline.errors import UsageError
 from feedline.graph import INFINITE, Context, Cursor, Node, Peek, State, Stream
 from feedline.ops.choose_from_datasets import ChooseFromDatasets
-from feedline.ops.random import Bits, Chance
+from feedline.ops.random import Bits, Numbers
 from feedline.ops.take import Take
 from feedline.spec import ArraySpec
 from feedline.structure import flatten
@@ -36,7 +36,7 @@ def sampled(
     if not parts:
         raise UsageError("sample_from_datasets: give one dataset at least.")
     if isinstance(weights, Node):
-        choices = Draw(seed, rerandomize_each_iteration, weights, len(parts), **site)
+        choices = Draw(rerandomize_each_iteration, weights, len(parts), seed=seed, **site)
     else:
         weights = [1.0] * len(parts) if weights is None else weights
         given = _checked(weights, len(parts), "sample_from_datasets")
@@ -48,7 +48,7 @@ def sampled(
             return parts[kept[0]]
         parts = tuple(parts[number] for number in kept)
         chosen = tuple(given[kept].tolist())
-        choices = Draw(seed, rerandomize_each_iteration, chosen, len(parts), **site)
+        choices = Draw(rerandomize_each_iteration, chosen, len(parts), seed=seed, **site)
     return ChooseFromDatasets(parts, choices, stop_on_empty_dataset, **site)
 
 
@@ -69,7 +69,7 @@ def _are_sound(weights: Weights) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Draw(Chance):
+class Draw(Numbers):
     """Numbers from 0 to `count` - 1, each as likely as its weight is large."""
 
     weights: tuple[float, ...] | Node  # the node gives other weights for each draw

@@ -11,10 +11,11 @@ import numpy as np
 
 from feedline.block import Block
 from feedline.errors import UsageError
-from feedline.graph import Context, Cursor, Node, Peek, State, Stream
+from feedline.graph import Context, Node, Peek, State, Stream
 from feedline.graph.arguments import check_function
-from feedline.graph.calls import Collector, blame
+from feedline.graph.calls import blame, own
 from feedline.ops.carried import Carried, first_state
+from feedline.ops.each import EachStream
 from feedline.structure import flatten
 
 
@@ -50,45 +51,28 @@ class Scan(Node):
         return structure.unflatten([leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in leaves])
 
 
-class _ScanStream(Stream):
+class _ScanStream(EachStream):
+    _node: Scan
+
     def __init__(self, node: Scan, context: Context, state: State) -> None:
-        self._node = node
-        self._context = context
         before, saved = state or (None, None)
-        self._rows = Cursor(context, node.input, before)
+        super().__init__(node, context, node.input, before)
         self._carried = Carried(node, node.initial_state, saved)
-        self._results = Collector(node)
-        self._error: Exception | None = None  # of the next element, after the results in front of it
 
-    def next(self, limit: int) -> Block | None:
-        if self._error is None:
-            block = self._rows.peek(limit)
-            if block is None:
-                return None
-            self._fill(block)
-            if len(self._results):
-                self._rows.advance(len(self._results))
-                return self._results.block()
-        assert self._error is not None
-        error, self._error = self._error, None
-        self._rows.advance(1)
-        raise error
-
-    def _fill(self, block: Block) -> None:
+    def _fill(self, block: Block) -> Exception | None:
         late = self._context.services.deadline()
-        # An interrupt must leave no results behind, nor a state that is ahead of them.
-        self._results.clear()
-        carried = copy(self._carried)
+        carried = copy(self._carried)  # an interrupt must not leave a state that is ahead of the results
+        failed = None
         for element in block:
             try:
                 self._step(carried, element)
             except Exception as error:
-                blame(error, self._node, self._rows.passed + len(self._results))
-                self._error = error
+                failed = error
                 break
             if late():
                 break
         self._carried = carried
+        return failed
 
     def _step(self, carried: Carried, element: Any) -> None:
         pair = self._node.scan_func(carried.value, element)
@@ -99,11 +83,8 @@ class _ScanStream(Stream):
             )
         state, result = pair
         leaves = carried.checked(state)
-        self._results.add(result)
+        self._results.add(own(result))
         carried.set(leaves)
 
     def state(self) -> State:
-        return [self._rows.state(), self._carried.to_json()]
-
-    def close(self) -> None:
-        self._rows.close()
+        return [super().state(), self._carried.to_json()]

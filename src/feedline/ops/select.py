@@ -31,7 +31,7 @@ class Select(Node):
 
     def gather(self, indices: Indices, context: Context) -> Block:
         # Of a shuffled input, what `ds[i]` gives: the order of the first iteration, in every iteration.
-        return self.input.gather(self.start + indices * self.step, context.at_epoch(FIRST_EPOCH))
+        return context.at_epoch(FIRST_EPOCH).gather(self.input, self.start + indices * self.step)
 
     def open(self, context: Context, state: State) -> Stream:
         return InOrder(self, context, state)

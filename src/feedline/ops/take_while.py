@@ -6,13 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from feedline.block import Block
-from feedline.errors import UsageError
 from feedline.graph import UNKNOWN, Context, Cursor, Node, Peek, State, Stream
 from feedline.graph.arguments import check_function
-from feedline.graph.calls import blame, caller
+from feedline.graph.calls import blame, tells
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +35,7 @@ class _TakeWhileStream(Stream):
         self._node = node
         self._context = context
         self._rows = Cursor(context, node.input, state)
-        self._call = caller(node.predicate)
+        self._goes_on = tells(node.predicate, node)
         self._ended = False
         self._error: Exception | None = None  # of the next element, after the rows in front of it
 
@@ -73,17 +70,6 @@ class _TakeWhileStream(Stream):
             if late():
                 return row + 1
         return block.rows
-
-    def _goes_on(self, element: Any) -> bool:
-        answer = self._call(element)
-        if answer is True or answer is False:
-            return answer
-        if isinstance(answer, np.bool_ | np.ndarray) and answer.dtype == np.bool_ and answer.shape == ():
-            return bool(answer)
-        raise UsageError(
-            f"take_while: the predicate must return True or False, not {type(answer).__name__}.\n"
-            "  Of an array, say which you mean: .any() or .all()."
-        )
 
     def state(self) -> State:
         return self._rows.state()

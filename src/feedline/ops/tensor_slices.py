@@ -38,14 +38,14 @@ class TensorSlices(Node):
                     f"from_tensor_slices: {path} has {length:,} rows, and {paths[0]} has {lengths[0]:,}.\n"
                     "  All must have the same first dimension."
                 )
-        return cls(_read_only(structure, columns, lengths[0]), **site)
+        return cls(read_only(structure, columns, lengths[0]), **site)
 
     @classmethod
     def of_whole(cls, tree: Any, **site: Any) -> TensorSlices:
         block = Block.from_elements([tree])
         if not block.columns:
             raise UsageError("from_tensors: there is no array in what was given.")
-        return cls(_read_only(block.structure, block.columns, 1), **site)
+        return cls(read_only(block.structure, block.columns, 1), **site)
 
     def length(self) -> int:
         return self.block.rows
@@ -63,7 +63,7 @@ class TensorSlices(Node):
         return _Slices(self.block, context.block_rows, state)
 
 
-def _read_only(structure: Structure, columns: Sequence[Column], rows: int) -> Block:
+def read_only(structure: Structure, columns: Sequence[Column], rows: int) -> Block:
     """Functions get rows of these very arrays: what one changed in place would be so in the next epoch."""
     return Block._trusted(structure, [_frozen(column) for column in columns], rows)
 
@@ -95,7 +95,7 @@ class _Slices(Stream):
 
     def next(self, limit: int) -> Block | None:
         begin, end = self._at, min(self._at + min(limit, self._rows), self._block.rows)
-        if begin == end:
+        if begin >= end:
             return None
         self._at = end
         return self._block.slice(begin, end)

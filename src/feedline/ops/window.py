@@ -17,7 +17,8 @@ from feedline.block import Block
 from feedline.column import Objects
 from feedline.graph import Context, Indices, Node, Peek, State, Stream, cardinality
 from feedline.graph.arguments import check_bool, check_int
-from feedline.ops.nested import DatasetSpec, Numbered, Rows
+from feedline.ops.nested import Numbered, Rows
+from feedline.spec import DatasetSpec
 from feedline.structure import flatten
 
 _LEAF = flatten(0)[1]
@@ -72,7 +73,7 @@ class Window(Node):
         assert length is not None
         begins = (indices * self.shift).tolist()
         rows = [np.arange(begin, min(begin + self.reach, length), self.stride) for begin in begins]
-        block = self.input.gather(np.concatenate(rows), context)
+        block = context.gather(self.input, np.concatenate(rows))
         ends = np.cumsum([len(one) for one in rows]).tolist()
         windows = [block.slice(end - len(one), end) for one, end in zip(rows, ends, strict=True)]
         return self.elements(windows, self.input.spec(None))

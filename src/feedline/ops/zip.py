@@ -33,7 +33,7 @@ class Zip(Node):
         return None if None in specs else self.structure.unflatten(specs)
 
     def gather(self, indices: Indices, context: Context) -> Block:
-        return self.zipped([part.gather(indices, context) for part in self.parts])
+        return self.zipped([context.gather(part, indices) for part in self.parts])
 
     def zipped(self, blocks: list[Block]) -> Block:
         """Blocks of the same number of rows, side by side."""

@@ -1,13 +1,17 @@
-"""How many rows a step gave, and how long it took: each stream is wrapped in one that counts."""
+"""How many rows a step gave, and how long it took, as a stream or by index."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from feedline.block import Block
 from feedline.graph import Node, State, Stream
+
+Given = TypeVar("Given", bound=Block | None)
 
 
 @dataclass
@@ -25,9 +29,28 @@ class Measure:
     busy: float = 0.0
     waiting: float = 0.0  # for another thread
 
+    def count(self, give: Callable[[], Given], waited: Callable[[], float] = lambda: 0.0) -> Given:
+        """What `give` gives, counted. `waited` tells how long it has waited so far."""
+        before, waited_before = _inner.spent, waited()
+        _inner.spent = 0.0
+        start = time.perf_counter()
+        try:
+            block = give()
+        finally:
+            spent = time.perf_counter() - start
+            waiting = waited() - waited_before
+            self.busy += spent - _inner.spent - waiting
+            self.waiting += waiting
+            _inner.spent = before + spent
+        if block is not None:
+            self.elements += block.rows
+            self.blocks += 1
+            self.bytes += block.nbytes
+        return block
+
 
 class _Inner(threading.local):
-    spent = 0.0  # by the streams that the running one called
+    spent = 0.0  # by the steps that the running one called
 
 
 _inner = _Inner()
@@ -39,23 +62,7 @@ class Measured(Stream):
         self._measure = measure
 
     def next(self, limit: int) -> Block | None:
-        measure = self._measure
-        before, waited = _inner.spent, self._stream.waited
-        _inner.spent = 0.0
-        start = time.perf_counter()
-        try:
-            block = self._stream.next(limit)
-        finally:
-            spent = time.perf_counter() - start
-            waited = self._stream.waited - waited
-            measure.busy += spent - _inner.spent - waited
-            measure.waiting += waited
-            _inner.spent = before + spent
-        if block is not None:
-            measure.elements += block.rows
-            measure.blocks += 1
-            measure.bytes += block.nbytes
-        return block
+        return self._measure.count(lambda: self._stream.next(limit), lambda: self._stream.waited)
 
     def state(self) -> State:
         return self._stream.state()

@@ -6,8 +6,10 @@ import os
 import time
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakSet
 
-from feedline.graph import Node, State, Stream, tree
+from feedline.block import Block
+from feedline.graph import Context, Indices, Node, State, Stream, tree
 from feedline.run.background import Background
 from feedline.run.measure import Measure, Measured
 
@@ -25,18 +27,30 @@ class LocalServices:
     def __init__(self, root: Node | None = None) -> None:
         self.measures: dict[Any, Measure] = {}
         self.cores = len(os.sched_getaffinity(0))
+        self._gathered: WeakSet[Node] = WeakSet()  # nodes that were read by index
         self._own = frozenset(tree(root)) if root is not None else frozenset()
 
     def measured(self, node: Node, stream: Stream) -> Stream:
+        measure = self._measure_of(node)
+        measure.opened += 1
+        return Measured(stream, measure)
+
+    def gathered(self, node: Node, indices: Indices, context: Context) -> Block:
+        measure = self._measure_of(node)
+        if node not in self._gathered:
+            self._gathered.add(node)
+            measure.opened += 1
+        return measure.count(lambda: node.gather(indices, context))
+
+    def _measure_of(self, node: Node) -> Measure:
         # Functions may make datasets without end: they are told apart by where they were made.
         key = node if node in self._own else (type(node), node.site)
         measure = self.measures.get(key)
         if measure is None:
             measure = self.measures.setdefault(key, Measure([]))
-        measure.opened += 1
         if len(measure.nodes) < _NODES_KEPT and node not in measure.nodes:
             measure.nodes.append(node)
-        return Measured(stream, measure)
+        return measure
 
     def background(
         self, start: Callable[[State], Stream], state: State, rows: int, nbytes: int | None = None

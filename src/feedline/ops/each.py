@@ -1,0 +1,45 @@
+"""Streams that give a result for each element of their input, or an error in its place."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from feedline.block import Block
+from feedline.graph import Context, Cursor, Node, State, Stream
+from feedline.graph.calls import Collector, blame
+
+
+class EachStream(Stream):
+    def __init__(self, node: Node, context: Context, input: Node, state: State) -> None:
+        self._node = node
+        self._context = context
+        self._rows = Cursor(context, input, state)
+        self._results = Collector(node)
+        self._error: Exception | None = None  # of the next element, after the results in front of it
+
+    def next(self, limit: int) -> Block | None:
+        if self._error is None:
+            block = self._rows.peek(limit)
+            if block is None:
+                return None
+            self._results.clear()  # of what an interrupt left behind
+            self._error = self._fill(block)
+            if self._error is not None:
+                blame(self._error, self._node, self._rows.passed + len(self._results))
+            if len(self._results):
+                self._rows.advance(len(self._results))
+                return self._results.block()
+        assert self._error is not None
+        error, self._error = self._error, None
+        self._rows.advance(1)
+        raise error
+
+    @abstractmethod
+    def _fill(self, block: Block) -> Exception | None:
+        """Add the results of its first elements, one at least or the error that came instead of the next."""
+
+    def state(self) -> State:
+        return self._rows.state()
+
+    def close(self) -> None:
+        self._rows.close()
