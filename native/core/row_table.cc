@@ -61,9 +61,9 @@ size_t size_in_row(const RowField& field) {
 }
 
 // Rows that were picked, a few at a time.
-class Rows64 {
+class FoundRows {
  public:
-  Rows64(const RowLayout& layout, std::span<const RowTable* const> tables)
+  FoundRows(const RowLayout& layout, std::span<const RowTable* const> tables)
       : layout_(layout), tables_(tables) {}
 
   // Finds the rows and asks for their memory.
@@ -86,11 +86,11 @@ class Rows64 {
 };
 
 template <size_t kBytes>
-void copy_near(const Rows64& rows, size_t offset, uint8_t* out) noexcept {
+void copy_near(const FoundRows& rows, size_t offset, uint8_t* out) noexcept {
   for (size_t i = 0; i < rows.size(); ++i, out += kBytes) std::memcpy(out, rows[i] + offset, kBytes);
 }
 
-void copy_near(const Rows64& rows, const RowField& field, uint8_t* out) noexcept {
+void copy_near(const FoundRows& rows, const RowField& field, uint8_t* out) noexcept {
   switch (field.bytes) {
     case 0:
       return;
@@ -107,7 +107,7 @@ void copy_near(const Rows64& rows, const RowField& field, uint8_t* out) noexcept
 }
 
 template <auto kCopy>
-void copy_far(const Rows64& rows, const RowField& field, uint8_t* out) noexcept {
+void copy_far(const FoundRows& rows, const RowField& field, uint8_t* out) noexcept {
   const auto value = [&](size_t i) { return load<const uint8_t*>(rows[i] + field.offset); };
   for (size_t i = 0; i < std::min(kAhead, rows.size()); ++i) prefetch(value(i), field.bytes);
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -120,7 +120,7 @@ void copy_far(const Rows64& rows, const RowField& field, uint8_t* out) noexcept 
 template <class Each>
 void each_chunk(const RowLayout& layout, std::span<const RowTable* const> tables, std::span<const Pick> picks,
                 Each each) {
-  Rows64 turns[2] = {{layout, tables}, {layout, tables}};
+  FoundRows turns[2] = {{layout, tables}, {layout, tables}};
   const auto chunk = [&](size_t first) {
     first = std::min(first, picks.size());
     return picks.subspan(first, std::min(kChunk, picks.size() - first));
@@ -158,6 +158,12 @@ std::optional<RowLayout> RowLayout::of(const Schema& schema) {
     layout.fields.push_back(*field);
   }
   return layout;
+}
+
+size_t RowLayout::column_bytes() const noexcept {
+  size_t bytes = 0;
+  for (const RowField& field : fields) bytes += field.bytes;
+  return bytes;
 }
 
 RowDecoder::RowDecoder(std::shared_ptr<const Schema> schema, RowLayout layout)
@@ -250,7 +256,10 @@ bool RowDecoder::place_any(size_t index, const Cursor* feature, uint8_t* out) {
   return true;
 }
 
-RowTable RowDecoder::finish() { return std::move(table_); }
+RowTable RowDecoder::finish() {
+  table_.bytes = std::max(table_.bytes, table_.rows * layout_.column_bytes());
+  return std::move(table_);
+}
 
 std::vector<Column> pick_columns(const RowLayout& layout, std::span<const RowTable* const> tables,
                                  std::span<const Pick> picks) {
@@ -266,7 +275,7 @@ std::vector<Column> pick_columns(const RowLayout& layout, std::span<const RowTab
     if (__builtin_mul_overflow(picks.size(), layout.fields[f].bytes, &bytes)) throw std::bad_alloc();
     columns[f].data = Buffer(bytes);
   }
-  const auto copy_chunk = [&](const Rows64& rows, size_t first) {
+  const auto copy_chunk = [&](const FoundRows& rows, size_t first) {
     for (size_t f = 0; f < columns.size(); ++f) {
       const RowField& field = layout.fields[f];
       if (field.kind == Kind::kString) {
@@ -284,11 +293,9 @@ std::vector<Column> pick_columns(const RowLayout& layout, std::span<const RowTab
       }
     }
   };
-  size_t row_bytes = layout.stride;
-  for (const RowField& field : layout.fields) row_bytes += field.bytes;
-  share_picks(picks.size(), row_bytes, [&](size_t begin, size_t end) {
+  share_picks(picks.size(), layout.column_bytes(), [&](size_t begin, size_t end) {
     each_chunk(layout, tables, picks.subspan(begin, end - begin),
-               [&](const Rows64& rows, size_t first) { copy_chunk(rows, begin + first); });
+               [&](const FoundRows& rows, size_t first) { copy_chunk(rows, begin + first); });
     end_stream();
   });
   for (size_t f = 0; f < columns.size(); ++f) {

@@ -42,13 +42,16 @@ struct RowLayout {
   std::vector<RowField> fields;  // one for each of the schema's features
   size_t stride = 0;
 
+  // Of a row's columns, without strings.
+  size_t column_bytes() const noexcept;
+
   // Nothing when a feature's size may change from row to row, except that of a single string.
   static std::optional<RowLayout> of(const Schema& schema);
 };
 
 struct RowTable {
   size_t rows = 0;
-  size_t bytes = 0;                                   // of the records
+  size_t bytes = 0;                                   // of the records, or of their columns if that is more
   Buffer data;                                        // rows * stride
   std::vector<std::shared_ptr<const Buffer>> chunks;  // what the rows point into
 

@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 
@@ -117,7 +118,11 @@ void share_work(size_t count, const std::function<void(size_t)>& work) {
   auto shared = std::make_shared<Shared>();
   shared->count = count;
   shared->work = &work;
-  if (count > 1) pool().put_first(std::min(count, cores()) - 1, [shared] { shared->take_part(); });
+  try {
+    if (count > 1) pool().put_first(std::min(count, cores()) - 1, [shared] { shared->take_part(); });
+  } catch (const std::bad_alloc&) {
+    // Then fewer help. It must not end here: some may have begun.
+  }
   shared->take_part();
   std::unique_lock lock(shared->mutex);
   shared->changed.wait(lock, [&] { return shared->done == count; });

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from feedline import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset, Ragged, UsageError
+from feedline.graph import Context
+from feedline.run import LocalServices
 from feedline.testing import check_errors, check_laws
 from tests.tfdata import both, both_refuse, tensorflow
 
@@ -147,3 +149,14 @@ def test_the_state_holds_no_elements():
     for _ in range(3000):
         next(elements)
     assert len(json.dumps(elements.state_dict())) < 400
+
+
+def test_of_large_rows_few_are_held_at_a_time():
+    row = 1 << 16
+    read = []
+    rows = Dataset.range(400).map(lambda x: read.append(x) or np.zeros(row, np.uint8))
+    context = Context(LocalServices(), block_bytes=4 * row)
+    stream = context.open(Dataset.choose_from_datasets([rows, rows], Dataset.range(2).repeat())._node)
+    assert stream.next(4096).rows == 32
+    assert len(read) < 200
+    stream.close()

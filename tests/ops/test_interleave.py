@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedline import AUTOTUNE, Dataset, Ragged, UsageError
+from feedline.graph import Context
+from feedline.run import LocalServices
 from feedline.testing import check_errors, check_laws
 from tests.ops.sources import every_source
 from tests.tfdata import both, both_refuse
@@ -187,3 +189,19 @@ def test_interleave_wants_a_function():
         both_refuse(dataset)
     with pytest.raises(UsageError, match=r"^flat_map\(None\): give a function of one element, not NoneType"):
         Dataset.range(3).flat_map(None)
+
+
+def test_of_large_rows_few_are_held_at_a_time():
+    """However many are asked for: a block of picked rows holds what they lie in."""
+    row = 1 << 16
+    read = []
+
+    def rows(number):
+        return Dataset.range(200).map(lambda x: read.append(x) or np.zeros(row, np.uint8))
+
+    context = Context(LocalServices(), block_bytes=4 * row)
+    stream = context.open(Dataset.range(3).interleave(rows, cycle_length=3)._node)
+    block = stream.next(4096)
+    assert block.rows <= 32
+    assert len(read) < 150
+    stream.close()

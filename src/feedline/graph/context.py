@@ -40,6 +40,8 @@ class Services(Protocol):
 
 FIRST_EPOCH = (0,)
 
+_PICKED = 8  # blocks' worth of bytes that a block of picked rows may hold
+
 
 @dataclass(frozen=True)
 class Context:
@@ -71,3 +73,7 @@ class Context:
     def rows_of(self, row_bytes: int) -> int:
         """How many rows of that size go into a block."""
         return max(1, min(self.block_rows, self.block_bytes // max(1, row_bytes)))
+
+    def rows_to_pick(self, row_bytes: int) -> int:
+        """The same of rows that are only picked yet: more, but what they are picked out of is held."""
+        return max(1, min(self.block_rows, _PICKED * self.block_bytes // max(1, row_bytes)))

@@ -120,9 +120,16 @@ class _Part:
 class _ChooseStream(Stream):
     def __init__(self, node: ChooseFromDatasets, context: Context, state: State) -> None:
         self._node = node
+        self._context = context
+        self._row_bytes = 0  # in the block that was read last
         count = len(node.parts)
         self._ahead = max(1, min(context.block_rows, _AHEAD * context.block_rows // count))
-        inner = replace(context, block_rows=self._ahead, siblings=context.siblings * count)
+        inner = replace(
+            context,
+            block_rows=self._ahead,
+            siblings=context.siblings * count,
+            rows_are_picked=True,
+        )
         # Of a part that has ended, the state is None.
         choices, states, done = state or (None, [(None, 0, 0)] * count, False)
         self._done: bool = done
@@ -141,8 +148,12 @@ class _ChooseStream(Stream):
 
     def next(self, limit: int) -> Block | None:
         out = _Picks(len(self._ready))
-        while out.rows < limit and not self._done and self._failure is None:
-            self._give(out, limit - out.rows)
+        while not self._done and self._failure is None:
+            # Of what size rows are is known when there is one.
+            most = min(limit, self._context.rows_to_pick(self._row_bytes)) if self._row_bytes else 1
+            if out.rows >= most:
+                break
+            self._give(out, most - out.rows)
         if out.rows:
             return out.block()
         if self._failure is not None:
@@ -238,6 +249,7 @@ class _ChooseStream(Stream):
             self._done = self._node.stop_on_empty_dataset or not self._parts
             return not self._done
         self._ready[number] = block.rows
+        self._row_bytes = max(1, block.nbytes // block.rows)
         return True
 
     def state(self) -> State:

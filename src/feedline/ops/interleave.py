@@ -148,13 +148,15 @@ class _InterleaveStream(Stream):
         self._input = Cursor(context, node.input, at_input)
         self._alike = Alike(node)
         self._slots: dict[int, _Slot] = {int(at): self._reopened(*saved) for at, saved in slots.items()}
+        self._row_bytes = 0  # in the block that was read last
         self._slow_turns = 0  # so many before whole rounds are tried again
         self._failure: _Failure | None = None  # to be raised after the rows in front of it
 
     def next(self, limit: int) -> Block | None:
         out = _Picks()
-        while out.rows < limit and self._failure is None:
-            if not self._give_rounds(out, limit) and not self._give_turn(out, limit):
+        while self._failure is None:
+            most = min(limit, self._context.rows_to_pick(self._row_bytes))
+            if out.rows >= most or not (self._give_rounds(out, most) or self._give_turn(out, most)):
                 break
         if out.rows:
             return out.block()
@@ -216,6 +218,8 @@ class _InterleaveStream(Stream):
             slot.rows.held = True
             self._failure = _Failure(error, slot.rows.release)
             return False
+        if slot.block is not None:
+            self._row_bytes = slot.block.nbytes // slot.block.rows
         if slot.is_new and slot.block is not None:
             try:
                 self._alike.check(slot.block)

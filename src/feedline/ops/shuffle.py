@@ -25,7 +25,6 @@ from feedline.graph.arguments import check_bool, check_int
 
 _NO_END = 2**62
 _SPARE = 1  # blocks' worth of rows that a store may hold in vain, beside three times those in the buffer
-_DRAWN = 16  # blocks' worth of rows that are drawn at a time, at most
 _REPLAYED = 1 << 20  # draws that are gone through at a time
 
 
@@ -81,8 +80,7 @@ class _ShuffleStream(Stream):
         if not self._begun:
             self._fill()
         store = self._store
-        # Many blocks' worth, as nothing is copied yet; but large rows that are read ahead are held, too.
-        rows = min(limit, self._context.block_rows, _DRAWN * self._context.rows_of(store.row_bytes))
+        rows = min(limit, self._context.rows_to_pick(store.row_bytes))
         if store.end < store.next + rows - 1:
             # Rows that are read one by one would each be a block. Beside the buffer, a few more are nothing.
             self._read(store.next - 1 + max(rows, self._ahead))
