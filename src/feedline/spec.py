@@ -10,7 +10,7 @@ process, but not be put into a frame.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -118,6 +118,17 @@ class DatasetSpec(ObjectSpec):
 
 
 Spec: TypeAlias = ArraySpec | RaggedSpec | ObjectSpec
+
+
+def any_sizes(spec: Any) -> Any:
+    """The spec of elements like these, of any sizes; None of what is not known."""
+    if spec is None:
+        return None
+    leaves, structure = flatten(spec)
+    for number, leaf in enumerate(leaves):
+        if not isinstance(leaf, ObjectSpec) and leaf.shape is not None:
+            leaves[number] = replace(leaf, shape=(None,) * len(leaf.shape))
+    return structure.unflatten(leaves)
 
 
 def spec_of(tree: Any) -> Any:

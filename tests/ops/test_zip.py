@@ -1,8 +1,9 @@
 """zip."""
 
+import numpy as np
 import pytest
 
-from feedline import Dataset, UsageError
+from feedline import Dataset, Ragged, UsageError
 from feedline.testing import check_errors, check_laws
 from tests.ops.sources import SOURCES, Point, every_source
 from tests.tfdata import both, both_refuse
@@ -77,3 +78,16 @@ def test_zip_says_what_is_wrong(args, text):
     with pytest.raises(UsageError) as caught:
         Dataset.zip(*args)
     assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    "step", [lambda ds: ds, lambda ds: ds.filter(lambda x: True)], ids=["index", "stream"]
+)
+def test_what_is_ragged_stays_so_beside_what_nobody_knows_before(step):
+    ragged = Dataset.from_tensor_slices(Ragged(np.arange(6), [0, 1, 3, 6]))
+    (batch,) = Dataset.zip(ragged, step(Dataset.range(3).map(lambda x: x * 2))).batch(3)
+    assert batch[0].to_list() == [[0], [1, 2], [3, 4, 5]]
+    assert batch[1].tolist() == [0, 2, 4]
+    # But arrays whose sizes differ are none.
+    with pytest.raises(UsageError, match=r"at element\[1\]"):
+        list(Dataset.zip(ragged, step(Dataset.range(3).map(np.ones))).batch(3))

@@ -23,7 +23,7 @@ from feedline.graph import UNKNOWN, Context, Cursor, Indices, Node, Peek, State,
 from feedline.graph.alike import Alike
 from feedline.graph.arguments import check_function, check_int
 from feedline.graph.calls import blame, caller
-from feedline.spec import ObjectSpec, RaggedSpec
+from feedline.spec import RaggedSpec, any_sizes
 from feedline.structure import flatten
 
 _AHEAD = 8  # blocks' worth of rows that the slots hold together
@@ -73,23 +73,12 @@ class Interleave(Node):
             blame(error, self, number)
             raise
         if self not in _specs:
-            _specs[self] = _any_sizes(node.spec(None))
+            _specs[self] = any_sizes(node.spec(None))  # of the others, sizes may differ
         return node
 
 
 # What is known of the elements once a dataset was made: a batch asks for it, which runs after that.
 _specs: WeakKeyDictionary[Interleave, Any] = WeakKeyDictionary()
-
-
-def _any_sizes(spec: Any) -> Any:
-    """The spec of the elements of one dataset, whose sizes say nothing about those of the others."""
-    if spec is None:
-        return None
-    leaves, structure = flatten(spec)
-    for number, leaf in enumerate(leaves):
-        if not isinstance(leaf, ObjectSpec) and leaf.shape is not None:
-            leaves[number] = replace(leaf, shape=(None,) * len(leaf.shape))
-    return structure.unflatten(leaves)
 
 
 def default_cycle_length() -> int:

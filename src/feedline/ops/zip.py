@@ -5,10 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from feedline.block import Block, Column
 from feedline.errors import UsageError
 from feedline.graph import Context, Cursor, Indices, Node, Peek, State, Stream, cardinality
+from feedline.spec import any_sizes
 from feedline.structure import Structure, flatten
 
 
@@ -30,6 +32,8 @@ class Zip(Node):
 
     def spec(self, peek: Peek | None) -> Any:
         specs = [part.spec(peek) for part in self.parts]
+        if None in specs and self in _specs:
+            specs = [seen if spec is None else spec for spec, seen in zip(specs, _specs[self], strict=True)]
         return None if None in specs else self.structure.unflatten(specs)
 
     def gather(self, indices: Indices, context: Context) -> Block:
@@ -37,6 +41,8 @@ class Zip(Node):
 
     def zipped(self, blocks: list[Block]) -> Block:
         """Blocks of the same number of rows, side by side."""
+        if self not in _specs:
+            _specs[self] = [any_sizes(block.spec) for block in blocks]
         numbered: list[Any] = []
         columns: list[Column] = []
         for block in blocks:
@@ -49,6 +55,11 @@ class Zip(Node):
 
     def open(self, context: Context, state: State) -> Stream:
         return _ZipStream(self, context, state)
+
+
+# What the first elements told. A batch asks for it, which runs after that: what one part does not know before
+# must not keep it from knowing that another is ragged.
+_specs: WeakKeyDictionary[Zip, list[Any]] = WeakKeyDictionary()
 
 
 class _ZipStream(Stream):
