@@ -1,7 +1,7 @@
 """How fast does a plain Python function of each element (x * 2 on 64 floats) fill batches of 256?
 
-A rival defines `run(array, function, **settings)`: an iterator of batches of 256 rows, for one pass, the
-function being called for each row.
+A rival defines `run(array, **settings)`: an iterator of batches of 256 rows, for one pass, `double` being
+called for each row.
 """
 
 from __future__ import annotations
