@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,15 +18,12 @@ from feedline.spec import ArraySpec, ObjectSpec, RaggedSpec, Spec, leaf_spec
 from feedline.structure import flatten
 
 
-@dataclass(frozen=True, eq=False)
-class Batch(Node):
+class Batching(Node):
+    """What batch and padded_batch have in common: which elements go together."""
+
     input: Node
     batch_size: int
     drop_remainder: bool
-
-    def __post_init__(self) -> None:
-        check_int(self, "batch_size", 1, "a batch has 1 element at least.")
-        check_bool(self, "drop_remainder")
 
     def _of(self, elements: int) -> int:
         return elements // self.batch_size if self.drop_remainder else -(-elements // self.batch_size)
@@ -39,6 +36,30 @@ class Batch(Node):
         of_input = self.input.cardinality()
         return cardinality.apply(of_input, self._of(of_input))
 
+    def groups(self, indices: Indices, context: Context) -> Iterator[tuple[Block, int]]:
+        """The elements of each of these batches, and the number of the first."""
+        length = self.input.length()
+        assert length is not None
+        starts = indices * self.batch_size
+        ends = np.minimum(starts + self.batch_size, length)
+        rows = np.concatenate([np.arange(a, b) for a, b in zip(starts, ends, strict=True)])
+        block = context.gather(self.input, rows)
+        at = 0
+        for first, size in zip(starts.tolist(), (ends - starts).tolist(), strict=True):
+            yield block.slice(at, at + size), first
+            at += size
+
+
+@dataclass(frozen=True, eq=False)
+class Batch(Batching):
+    input: Node
+    batch_size: int
+    drop_remainder: bool
+
+    def __post_init__(self) -> None:
+        check_int(self, "batch_size", 1, "a batch has 1 element at least.")
+        check_bool(self, "drop_remainder")
+
     def spec(self, peek: Peek | None) -> Any:
         of_input = self.input.spec(peek)
         if of_input is None:
@@ -48,18 +69,8 @@ class Batch(Node):
         return structure.unflatten([_batch_spec(leaf, size) for leaf in leaves])
 
     def gather(self, indices: Indices, context: Context) -> Block:
-        length = self.input.length()
-        assert length is not None
-        starts = indices * self.batch_size
-        ends = np.minimum(starts + self.batch_size, length)
-        rows = np.concatenate([np.arange(a, b) for a, b in zip(starts, ends, strict=True)])
-        block = context.gather(self.input, rows)
         maker = BatchMaker(self)
-        parts, at = [], 0
-        for first, size in zip(starts.tolist(), (ends - starts).tolist(), strict=True):
-            parts.append(maker.one(block.slice(at, at + size), first))
-            at += size
-        return Block.concat(parts)
+        return Block.concat([maker.one(rows, first) for rows, first in self.groups(indices, context)])
 
     def open(self, context: Context, state: State) -> Stream:
         return _BatchStream(self, context, state)

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from feedline.block import Block
-from feedline.graph import Context, Cursor, Indices, Node, Peek, State, Stream, cardinality
+from feedline.graph import Context, Cursor, Indices, Node, Peek, State, Stream
 from feedline.graph.arguments import check_bool, check_int
+from feedline.ops.batch import Batching
 from feedline.ops.padding import Padder, Padding, check_padding
 
 
 @dataclass(frozen=True, eq=False)
-class PaddedBatch(Node):
+class PaddedBatch(Batching):
     input: Node
     batch_size: int
     padded_shapes: Any
@@ -26,33 +25,13 @@ class PaddedBatch(Node):
         check_bool(self, "drop_remainder")
         check_padding(self)
 
-    def _of(self, elements: int) -> int:
-        return elements // self.batch_size if self.drop_remainder else -(-elements // self.batch_size)
-
-    def length(self) -> int | None:
-        length = self.input.length()
-        return length if length is None else self._of(length)
-
-    def cardinality(self) -> int:
-        of_input = self.input.cardinality()
-        return cardinality.apply(of_input, self._of(of_input))
-
     def spec(self, peek: Peek | None) -> Any:
         return Padding.of(self).spec(self.input.spec(peek), self.batch_size if self.drop_remainder else None)
 
     def gather(self, indices: Indices, context: Context) -> Block:
-        length = self.input.length()
-        assert length is not None
-        starts = indices * self.batch_size
-        ends = np.minimum(starts + self.batch_size, length)
-        rows = np.concatenate([np.arange(a, b) for a, b in zip(starts, ends, strict=True)])
-        block = context.gather(self.input, rows)
         padder = Padder(self, Padding.of(self))
-        parts, at = [], 0
-        for start, size in zip(starts.tolist(), (ends - starts).tolist(), strict=True):
-            parts.append(padder.one(block.slice(at, at + size), range(start, start + size)))
-            at += size
-        return Block.concat(parts)
+        groups = self.groups(indices, context)
+        return Block.concat([padder.one(rows, range(first, first + rows.rows)) for rows, first in groups])
 
     def open(self, context: Context, state: State) -> Stream:
         return _PaddedBatchStream(self, context, state)
