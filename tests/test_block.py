@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedline import _native
-from feedline.block import Block, Bytes, Objects, Ragged
+from feedline.block import Block, Bytes, Objects, Ragged, Sources
 from feedline.column import aligned, concat, length, row_of, same, slice_of, stack, take
 from feedline.errors import UsageError
 from feedline.spec import STRING, ArraySpec, ObjectSpec, RaggedSpec, as_leaf, flatten
@@ -500,3 +500,31 @@ def test_offsets_that_lie_are_noticed_before_they_are_used(offsets):
 def test_a_hundred_million_fold_take_of_a_long_row_is_out_of_memory_and_not_a_wrap():
     with pytest.raises(MemoryError):
         _native.gather_positions(2**62, indices(0, 2**62), indices(*[0] * 4))
+
+
+@pytest.mark.parametrize("use", ["columns", "slice", "take", "copied", "dropped"])
+def test_rows_whose_copying_was_begun_are_the_picked_ones(use):
+    rows = np.arange(40_000, dtype=np.float32).reshape(-1, 4)
+    order = np.random.default_rng(1).permutation(len(rows))
+    block = picked(Block.from_elements(list(rows)), order)
+    block.begin()
+    if use == "columns":
+        assert np.array_equal(block.columns[0], rows[order])
+        assert block.columns[0] is block.columns[0]
+    elif use == "slice":
+        assert np.array_equal(block.slice(5, 9000).columns[0], rows[order][5:9000])
+    elif use == "take":
+        assert np.array_equal(block.take([3, 1]).columns[0], rows[order][[3, 1]])
+    elif use == "copied":
+        assert np.array_equal(block.copied().columns[0], rows[order])
+
+
+def test_columns_that_are_not_dense_are_copied_when_they_are_looked_at():
+    block = picked(Block.from_elements([b"a", b"bc", b"d"]), np.array([2, 0]))
+    block.begin()
+    assert list(block) == [b"d", b"a"]
+
+
+def picked(block, rows):
+    sources = Sources()
+    return sources.pick(sources.add(block)[rows])

@@ -169,15 +169,15 @@ class PyTablePicker {
     return some;
   }
 
-  nb::list pick(const In<int64_t>& which, const In<int64_t>& rows) const {
+  nb::list pick(const In<int64_t>& picks) const {
     std::vector<Column> columns;
-    picked(which, rows, [&](auto tables, auto picks) { columns = pick_columns(layout_, tables, picks); });
-    return schema_.arrays(rows.size(), std::move(columns));
+    use([&](auto tables) { return pick_columns(layout_, tables, view(picks), columns); });
+    return schema_.arrays(picks.size(), std::move(columns));
   }
 
-  PyTable copy(const In<int64_t>& which, const In<int64_t>& rows) const {
+  PyTable copy(const In<int64_t>& picks) const {
     RowTable copied;
-    picked(which, rows, [&](auto tables, auto picks) { copied = copy_rows(layout_, tables, picks); });
+    use([&](auto tables) { return copy_rows(layout_, tables, view(picks), copied); });
     return {std::make_shared<const RowTable>(std::move(copied))};
   }
 
@@ -185,23 +185,16 @@ class PyTablePicker {
   using Tables = std::vector<std::shared_ptr<const RowTable>>;
 
   template <class Use>
-  void picked(const In<int64_t>& which, const In<int64_t>& rows, Use use) const {
-    if (which.size() != rows.size()) throw nb::value_error("which and rows must have one length");
+  void use(Use use) const {
     const std::shared_ptr<const Tables> kept = tables_;
     Flaw flaw;
     {
       nb::gil_scoped_release release;
       std::vector<const RowTable*> tables;
-      std::vector<int64_t> counts;
-      for (const auto& table : *kept) {
-        tables.push_back(table.get());
-        counts.push_back(static_cast<int64_t>(table->rows));
-      }
-      std::vector<Pick> picks;
-      flaw = read_picks(counts, view(which), view(rows), picks);
-      if (!flaw) use(std::span<const RowTable* const>(tables), std::span<const Pick>(picks));
+      for (const auto& table : *kept) tables.push_back(table.get());
+      flaw = use(std::span<const RowTable* const>(tables));
     }
-    raise_if(flaw, 0);
+    raise_if(flaw);
   }
 
   PySchema schema_;
@@ -373,9 +366,9 @@ void bind_decode(nb::module_& module) {
       .def(nb::init<PySchema>(), nb::arg("schema"))
       .def("add", &PyTablePicker::add, nb::arg("table"))
       .def("only", &PyTablePicker::only, nb::arg("numbers"), "A picker of some of the tables.")
-      .def("pick", &PyTablePicker::pick, nb::arg("which"), nb::arg("rows"),
-           "The columns of row rows[0] of table which[0], and so on. IndexError when one is not there.")
-      .def("copy", &PyTablePicker::copy, nb::arg("which"), nb::arg("rows"), "The same as a RowTable.");
+      .def("pick", &PyTablePicker::pick, nb::arg("picks"),
+           "The columns of the picked rows. IndexError when one is not there.")
+      .def("copy", &PyTablePicker::copy, nb::arg("picks"), "The same as a RowTable.");
 
   PyReader<BlockReader>::bind(module, "BlockReader", "TFRecord files -> columns, by `threads` threads.");
   nb::class_<PyPointReader>(module, "PointReader", "Single records of plain files -> columns.")

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "core/gather.h"
 
 namespace feedline::bind {
 
-// `rows`: of what the indices point into.
-void raise_if(const Flaw& flaw, int64_t rows);
+// `rows`: of what the indices point into, where that is one thing.
+void raise_if(const Flaw& flaw, std::optional<int64_t> rows = std::nullopt);
 
 }  // namespace feedline::bind

@@ -1,8 +1,10 @@
 #include "core/pick.h"
 
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -22,22 +24,66 @@ Sources& to_change(std::shared_ptr<Sources>& sources) {
   return *sources;
 }
 
-void check_lengths(const In<int64_t>& which, const In<int64_t>& rows) {
-  if (which.size() != rows.size()) throw nb::value_error("which and rows must have one length");
+auto renumbered(const In<int64_t>& picks, const In<int64_t>& numbers) {
+  Buffer out(picks.size() * sizeof(int64_t));
+  raise_if(renumber(view(picks), view(numbers), out.as<int64_t>()));
+  return give<int64_t>(std::move(out));
 }
 
-void raise_flaw(const Flaw& flaw, const std::vector<int64_t>& counts, const In<int64_t>& which) {
-  if (flaw.kind != Flaw::Kind::kIndex) return raise_if(flaw, 0);
-  // Another thread may have changed `which` since.
-  const auto source = static_cast<size_t>(which.data()[flaw.at]);
-  raise_if(flaw, source < counts.size() ? counts[source] : 0);
-}
+struct DenseBlocks {
+  std::vector<int64_t> counts;
+  std::vector<std::vector<Rows>> columns;  // of each, the rows in every block
+  std::vector<nb::list> kept;              // the arrays that they lie in
+};
+
+// Columns that are being copied by threads of the core.
+class BegunRows {
+ public:
+  BegunRows(std::shared_ptr<const DenseBlocks> blocks, std::vector<RowKind> kinds, In<int64_t> picks)
+      : blocks_(std::move(blocks)), kinds_(std::move(kinds)), picks_(std::move(picks)) {
+    std::vector<PickedRows> columns;
+    for (const auto& column : blocks_->columns) {
+      const size_t bytes = column.empty() ? 0 : column[0].bytes;
+      buffers_.emplace_back(picks_.size() * bytes);
+      columns.push_back({column, bytes, buffers_.back().data()});
+    }
+    copying_ = pick_rows(std::move(columns), {blocks_->counts, view(picks_)});
+  }
+
+  // May be called again, by several threads too.
+  nb::list finish() {
+    Flaw flaw;
+    {
+      nb::gil_scoped_release release;
+      flaw = copying_->finish();
+    }
+    raise_if(flaw);
+    if (!columns_) {
+      nb::list columns;
+      for (size_t i = 0; i < buffers_.size(); ++i) {
+        std::vector<int64_t> shape(1, static_cast<int64_t>(picks_.size()));
+        shape.insert(shape.end(), kinds_[i].shape.begin(), kinds_[i].shape.end());
+        columns.append(give(std::move(buffers_[i]), kinds_[i].dtype, shape));
+      }
+      columns_ = std::move(columns);
+    }
+    return *columns_;
+  }
+
+ private:
+  std::shared_ptr<const DenseBlocks> blocks_;
+  std::vector<RowKind> kinds_;
+  In<int64_t> picks_;
+  std::vector<Buffer> buffers_;
+  std::optional<nb::list> columns_;
+  std::unique_ptr<SharedPicks> copying_;  // the last, because it uses the others
+};
 
 // Dense columns of several blocks. All blocks have as many, and each is of one dtype and shape throughout.
 class RowPicker {
  public:
   void add(const nb::sequence& arrays) {
-    Blocks& blocks = to_change(blocks_);
+    DenseBlocks& blocks = to_change(blocks_);
     if (blocks.counts.empty()) {
       kinds_.clear();
       for (nb::handle array : arrays) kinds_.push_back(row_kind(array));
@@ -62,7 +108,7 @@ class RowPicker {
   RowPicker only(const std::vector<size_t>& numbers) const {
     RowPicker some;
     some.kinds_ = kinds_;
-    Blocks& chosen = *some.blocks_;
+    DenseBlocks& chosen = *some.blocks_;
     chosen.columns.resize(blocks_->columns.size());
     for (const size_t number : numbers) {
       chosen.counts.push_back(blocks_->counts.at(number));
@@ -74,44 +120,15 @@ class RowPicker {
     return some;
   }
 
-  nb::list pick(const In<int64_t>& which, const In<int64_t>& rows) const {
-    check_lengths(which, rows);
-    const std::shared_ptr<const Blocks> blocks = blocks_;
-    std::vector<Buffer> buffers;
-    Flaw flaw;
-    {
-      nb::gil_scoped_release release;
-      std::vector<Pick> picks;
-      flaw = read_picks(blocks->counts, view(which), view(rows), picks);
-      if (!flaw) {
-        std::vector<PickedRows> columns;
-        for (const auto& column : blocks->columns) {
-          const size_t bytes = column.empty() ? 0 : column[0].bytes;
-          buffers.emplace_back(picks.size() * bytes);
-          columns.push_back({column, bytes, buffers.back().data()});
-        }
-        pick_rows(columns, picks);
-      }
-    }
-    raise_flaw(flaw, blocks->counts, which);
-    nb::list picked;
-    for (size_t i = 0; i < buffers.size(); ++i) {
-      std::vector<int64_t> shape(1, static_cast<int64_t>(rows.size()));
-      shape.insert(shape.end(), kinds_[i].shape.begin(), kinds_[i].shape.end());
-      picked.append(give(std::move(buffers[i]), kinds_[i].dtype, shape));
-    }
-    return picked;
+  std::unique_ptr<BegunRows> begin(const In<int64_t>& picks) const {
+    return std::make_unique<BegunRows>(blocks_, kinds_, picks);
   }
 
- private:
-  struct Blocks {
-    std::vector<int64_t> counts;
-    std::vector<std::vector<Rows>> columns;  // of each, the rows in every block
-    std::vector<nb::list> kept;              // the arrays that they lie in
-  };
+  nb::list pick(const In<int64_t>& picks) const { return begin(picks)->finish(); }
 
+ private:
   std::vector<RowKind> kinds_;
-  std::shared_ptr<Blocks> blocks_ = std::make_shared<Blocks>();
+  std::shared_ptr<DenseBlocks> blocks_ = std::make_shared<DenseBlocks>();
 };
 
 // One ragged column of several blocks: items of `unit` bytes, and where each row of them begins.
@@ -139,18 +156,15 @@ class RangePicker {
     return some;
   }
 
-  nb::tuple pick(const In<int64_t>& which, const In<int64_t>& rows) const {
-    check_lengths(which, rows);
+  nb::tuple pick(const In<int64_t>& picks) const {
     const std::shared_ptr<const Blocks> blocks = blocks_;
     Buffer data, offsets;
     Flaw flaw;
     {
       nb::gil_scoped_release release;
-      std::vector<Pick> picks;
-      flaw = read_picks(blocks->counts, view(which), view(rows), picks);
-      if (!flaw) flaw = pick_ranges(blocks->ranges, unit_, picks, data, offsets);
+      flaw = pick_ranges(blocks->ranges, unit_, {blocks->counts, view(picks)}, data, offsets);
     }
-    raise_flaw(flaw, blocks->counts, which);
+    raise_if(flaw);
     return nb::make_tuple(give<uint8_t>(std::move(data)), give<int64_t>(std::move(offsets)));
   }
 
@@ -168,18 +182,22 @@ class RangePicker {
 }  // namespace
 
 void bind_pick(nb::module_& module) {
+  nb::class_<BegunRows>(module, "BegunRows", "Columns that are being copied.")
+      .def("finish", &BegunRows::finish, "The columns. IndexError when a row is not there.");
   nb::class_<RowPicker>(module, "RowPicker", "Blocks of dense columns, out of which rows are picked.")
       .def(nb::init<>())
       .def("add", &RowPicker::add, nb::arg("columns"))
       .def("only", &RowPicker::only, nb::arg("numbers"), "A picker of some of the blocks.")
-      .def("pick", &RowPicker::pick, nb::arg("which"), nb::arg("rows"),
-           "The columns of row rows[0] of block which[0], and so on. IndexError when one is not there.");
+      .def("begin", &RowPicker::begin, nb::arg("picks"), "Begin to copy the picked rows.")
+      .def("pick", &RowPicker::pick, nb::arg("picks"), "The columns of the picked rows.");
   nb::class_<RangePicker>(module, "RangePicker", "Blocks of one ragged column, out of which rows are picked.")
       .def(nb::init<int64_t>(), nb::arg("unit"))
       .def("add", &RangePicker::add, nb::arg("data"), nb::arg("offsets"))
       .def("only", &RangePicker::only, nb::arg("numbers"), "A picker of some of the blocks.")
-      .def("pick", &RangePicker::pick, nb::arg("which"), nb::arg("rows"),
-           "The values of row rows[0] of block which[0], and so on, end to end, and their offsets.");
+      .def("pick", &RangePicker::pick, nb::arg("picks"),
+           "The values of the picked rows, end to end, and their offsets.");
+  module.def("renumber", &renumbered, nb::arg("picks"), nb::arg("numbers"),
+             "The picks, with source i numbered numbers[i].");
 }
 
 }  // namespace feedline::bind

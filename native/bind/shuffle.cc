@@ -4,8 +4,6 @@
 
 #include "bind/arrays.h"
 #include "bind/bind.h"
-#include "bind/flaws.h"
-#include "core/places.h"
 
 namespace feedline::bind {
 
@@ -27,32 +25,9 @@ auto draw_array(uint64_t key, uint64_t draws, const Slots& slots, int64_t filled
   return nb::make_tuple(give<int64_t>(std::move(out)), buffer.filled, buffer.next);
 }
 
-void add_places(Places& places, const In<int64_t>& sources, const In<int64_t>& rows) {
-  if (sources.size() != rows.size()) throw nb::value_error("sources and rows must have one length");
-  raise_if(places.add(view(sources), view(rows)), int64_t{1} << 32);
-}
-
-auto find_places(const Places& places, const In<int64_t>& wanted) {
-  Buffer sources(wanted.size() * sizeof(int64_t)), rows(wanted.size() * sizeof(int64_t));
-  const Flaw flaw = places.find(view(wanted), sources.as<int64_t>(), rows.as<int64_t>());
-  raise_if(flaw, static_cast<int64_t>(places.size()));
-  return nb::make_tuple(give<int64_t>(std::move(sources)), give<int64_t>(std::move(rows)));
-}
-
 }  // namespace
 
 void bind_shuffle(nb::module_& module) {
-  nb::class_<Places>(module, "Places", "Where rows lie that came one after another.")
-      .def(nb::init<>())
-      .def("__len__", &Places::size)
-      .def("add", &add_places, nb::arg("sources"), nb::arg("rows"))
-      .def(
-          "add_all",
-          [](Places& places, int64_t source, int64_t rows) {
-            raise_if(places.add_all(source, rows), int64_t{1} << 32);
-          },
-          nb::arg("source"), nb::arg("rows"), "The first rows of one source.")
-      .def("find", &find_places, nb::arg("places"), "The source and the row of each place.");
   module.def(
       "draw", &draw_array, nb::arg("key"), nb::arg("draws"), nb::arg("slots"), nb::arg("filled"),
       nb::arg("next"), nb::arg("end"), nb::arg("count"),

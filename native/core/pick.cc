@@ -1,12 +1,13 @@
 #include "core/pick.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "core/prefetch.h"
 #include "core/stream_copy.h"
-#include "core/thread_pool.h"
 
 namespace feedline {
 
@@ -17,13 +18,15 @@ namespace {
 constexpr size_t kPartBytes = size_t{256} << 10;
 constexpr size_t kFewest = 64, kMost = 1024;
 
-bool outside(int64_t index, int64_t count) noexcept {
-  return static_cast<uint64_t>(index) >= static_cast<uint64_t>(count);
+size_t part_size(size_t bytes) noexcept {
+  return std::clamp(kPartBytes / std::max<size_t>(bytes, 1), kFewest, kMost);
 }
+
+size_t parts_of(size_t count, size_t size) noexcept { return (count + size - 1) / size; }
 
 const uint8_t* row_at(std::span<const Rows> sources, const Pick& pick) noexcept {
   const Rows& from = sources[pick.source];
-  return from.data + pick.row * from.stride;
+  return from.data + static_cast<ptrdiff_t>(pick.row) * from.stride;
 }
 
 // With the size known, memcpy is one or two moves, and many loads are under way at once.
@@ -67,41 +70,67 @@ void pick_column(const PickedRows& column, std::span<const Pick> picks, size_t f
 
 }  // namespace
 
-Flaw read_picks(std::span<const int64_t> counts, std::span<const int64_t> which,
-                std::span<const int64_t> rows, std::vector<Pick>& picks) {
-  picks.resize(which.size());
-  for (size_t i = 0; i < which.size(); ++i) {
-    const int64_t source = which[i];
-    if (outside(source, static_cast<int64_t>(counts.size())))
-      return {Flaw::Kind::kSource, static_cast<int64_t>(i), source};
-    const int64_t row = rows[i];
-    if (outside(row, counts[static_cast<size_t>(source)]))
-      return {Flaw::Kind::kIndex, static_cast<int64_t>(i), row};
-    picks[i] = {static_cast<size_t>(source), row};
+Flaw Picks::read(size_t first, std::span<Pick> out) const noexcept {
+  for (size_t i = 0; i < out.size(); ++i) {
+    const auto pick = static_cast<uint64_t>(picks[first + i]);
+    const uint64_t source = pick >> 32, row = pick & UINT32_MAX;
+    const auto at = static_cast<int64_t>(first + i);
+    if (source >= counts.size()) return {Flaw::Kind::kSource, at, static_cast<int64_t>(source)};
+    if (row >= static_cast<uint64_t>(counts[source]))
+      return {Flaw::Kind::kIndex, at, static_cast<int64_t>(row)};
+    out[i] = {static_cast<uint32_t>(source), static_cast<uint32_t>(row)};
   }
   return {};
 }
 
-void share_picks(size_t count, size_t bytes, const std::function<void(size_t, size_t)>& copy) {
-  const size_t size = std::clamp(kPartBytes / std::max<size_t>(bytes, 1), kFewest, kMost);
-  share_work((count + size - 1) / size,
-             [&](size_t part) { copy(part * size, std::min(count, (part + 1) * size)); });
+void share_rows(size_t count, size_t bytes, const std::function<void(size_t, size_t)>& copy) {
+  const size_t size = part_size(bytes);
+  SharedWork work(parts_of(count, size),
+                  [&](size_t part) { copy(part * size, std::min(count, (part + 1) * size)); });
+  work.finish();
 }
 
-void pick_rows(std::span<const PickedRows> columns, std::span<const Pick> picks) {
+SharedPicks::SharedPicks(const Picks& picks, size_t bytes, Copy copy)
+    : picks_(picks),
+      part_size_(part_size(bytes)),
+      copy_(std::move(copy)),
+      work_(parts_of(picks.size(), part_size_), [this](size_t number) { copy_part(number); }) {}
+
+Flaw SharedPicks::finish() {
+  work_.finish();
+  return flaw_;
+}
+
+void SharedPicks::copy_part(size_t number) {
+  const size_t first = number * part_size_;
+  std::array<Pick, kMost> memory;
+  const std::span<Pick> part(memory.data(), std::min(part_size_, picks_.size() - first));
+  if (const Flaw flaw = picks_.read(first, part)) {
+    std::lock_guard lock(mutex_);
+    if (!flaw_ || flaw.at < flaw_.at) flaw_ = flaw;
+  } else {
+    copy_(first, part);
+  }
+}
+
+std::unique_ptr<SharedPicks> pick_rows(std::vector<PickedRows> columns, const Picks& picks) {
   size_t bytes = 0;
   for (const PickedRows& column : columns) bytes += column.bytes;
-  share_picks(picks.size(), bytes, [&](size_t begin, size_t end) {
-    for (const PickedRows& column : columns) {
-      const bool streams = column.bytes * picks.size() >= kStreamBytes;
-      pick_column(column, picks.subspan(begin, end - begin), begin, streams);
-    }
-    end_stream();
-  });
+  const size_t count = picks.size();
+  return std::make_unique<SharedPicks>(
+      picks, bytes, [columns = std::move(columns), count](size_t first, std::span<const Pick> part) {
+        for (const PickedRows& column : columns) {
+          const bool streams = column.bytes * count >= kStreamBytes;
+          pick_column(column, part, first, streams);
+        }
+        end_stream();
+      });
 }
 
-Flaw pick_ranges(std::span<const RangeSource> sources, size_t unit, std::span<const Pick> picks, Buffer& data,
+Flaw pick_ranges(std::span<const RangeSource> sources, size_t unit, const Picks& all, Buffer& data,
                  Buffer& offsets) {
+  std::vector<Pick> picks(all.size());
+  if (const Flaw flaw = all.read(0, picks)) return flaw;
   struct Range {
     const uint8_t* from;
     size_t bytes;
@@ -113,11 +142,11 @@ Flaw pick_ranges(std::span<const RangeSource> sources, size_t unit, std::span<co
   ends[0] = 0;
   for (size_t i = 0; i < picks.size(); ++i) {
     const RangeSource& source = sources[picks[i].source];
-    const auto row = static_cast<size_t>(picks[i].row);
+    const size_t row = picks[i].row;
     const auto items = static_cast<int64_t>(source.data.size() / unit);
     const int64_t begin = source.offsets[row], end = source.offsets[row + 1];
-    if (begin < 0) return {Flaw::Kind::kOffset, picks[i].row, begin};
-    if (end < begin || end > items) return {Flaw::Kind::kOffset, picks[i].row + 1, end};
+    if (begin < 0) return {Flaw::Kind::kOffset, static_cast<int64_t>(row), begin};
+    if (end < begin || end > items) return {Flaw::Kind::kOffset, static_cast<int64_t>(row + 1), end};
     ranges[i] = {source.data.data() + static_cast<size_t>(begin) * unit,
                  static_cast<size_t>(end - begin) * unit};
     // A long row picked very often is more than any memory holds, and would wrap.
@@ -127,7 +156,7 @@ Flaw pick_ranges(std::span<const RangeSource> sources, size_t unit, std::span<co
   size_t bytes = 0;
   if (__builtin_mul_overflow(static_cast<size_t>(total), unit, &bytes)) throw std::bad_alloc();
   data = Buffer(bytes);
-  share_picks(ranges.size(), bytes / std::max<size_t>(ranges.size(), 1), [&](size_t first, size_t last) {
+  share_rows(ranges.size(), bytes / std::max<size_t>(ranges.size(), 1), [&](size_t first, size_t last) {
     uint8_t* out = data.data() + static_cast<size_t>(ends[first]) * unit;
     for (size_t i = first; i < last; ++i) {
       if (i + kAhead < last) prefetch(ranges[i + kAhead].from, ranges[i + kAhead].bytes);
@@ -135,6 +164,17 @@ Flaw pick_ranges(std::span<const RangeSource> sources, size_t unit, std::span<co
       out += ranges[i].bytes;
     }
   });
+  return {};
+}
+
+Flaw renumber(std::span<const int64_t> picks, std::span<const int64_t> numbers, int64_t* out) noexcept {
+  for (size_t i = 0; i < picks.size(); ++i) {
+    const auto pick = static_cast<uint64_t>(picks[i]);
+    const uint64_t source = pick >> 32;
+    if (source >= numbers.size())
+      return {Flaw::Kind::kSource, static_cast<int64_t>(i), static_cast<int64_t>(source)};
+    out[i] = static_cast<int64_t>(static_cast<uint64_t>(numbers[source]) << 32 | (pick & UINT32_MAX));
+  }
   return {};
 }
 

@@ -1,7 +1,7 @@
-// A BlockReader of one thread whose next block is made ahead, by threads that all readers share.
+// A BlockReader of one thread whose next blocks are made ahead, by threads that all readers share.
 //
-// For many files that are read by turns: each has a block ready or under way, with as many threads as there
-// are cores, whatever the number of files. Whoever asks for a block that nobody has begun makes it himself.
+// For many files that are read by turns: each has blocks ready or under way, with the same few threads
+// whatever the number of files. Whoever asks for a block that nobody has begun makes it himself.
 #pragma once
 
 #include <chrono>

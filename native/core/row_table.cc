@@ -70,7 +70,7 @@ class FoundRows {
   void find(std::span<const Pick> picks) noexcept {
     count_ = picks.size();
     for (size_t i = 0; i < count_; ++i) {
-      rows_[i] = tables_[picks[i].source]->row(static_cast<size_t>(picks[i].row), layout_);
+      rows_[i] = tables_[picks[i].source]->row(picks[i].row, layout_);
       prefetch(rows_[i], layout_.stride);
     }
   }
@@ -131,6 +131,13 @@ void each_chunk(const RowLayout& layout, std::span<const RowTable* const> tables
     turns[turn ^ 1].find(chunk(first + kChunk));
     each(turns[turn], first);
   }
+}
+
+std::vector<int64_t> counts_of(std::span<const RowTable* const> tables) {
+  std::vector<int64_t> counts;
+  counts.reserve(tables.size());
+  for (const RowTable* table : tables) counts.push_back(static_cast<int64_t>(table->rows));
+  return counts;
 }
 
 // Copies strings end to end; the offsets are there.
@@ -261,10 +268,10 @@ RowTable RowDecoder::finish() {
   return std::move(table_);
 }
 
-std::vector<Column> pick_columns(const RowLayout& layout, std::span<const RowTable* const> tables,
-                                 std::span<const Pick> picks) {
+Flaw pick_columns(const RowLayout& layout, std::span<const RowTable* const> tables,
+                  std::span<const int64_t> picks, std::vector<Column>& columns) {
   using Kind = RowField::Kind;
-  std::vector<Column> columns(layout.fields.size());
+  columns = std::vector<Column>(layout.fields.size());
   std::vector<std::vector<FarString>> strings(layout.fields.size());
   for (size_t f = 0; f < columns.size(); ++f) {
     if (layout.fields[f].kind == Kind::kString) {
@@ -293,11 +300,13 @@ std::vector<Column> pick_columns(const RowLayout& layout, std::span<const RowTab
       }
     }
   };
-  share_picks(picks.size(), layout.column_bytes(), [&](size_t begin, size_t end) {
-    each_chunk(layout, tables, picks.subspan(begin, end - begin),
+  const std::vector<int64_t> counts = counts_of(tables);
+  const auto copy_part = [&](size_t begin, std::span<const Pick> part) {
+    each_chunk(layout, tables, part,
                [&](const FoundRows& rows, size_t first) { copy_chunk(rows, begin + first); });
     end_stream();
-  });
+  };
+  if (const Flaw flaw = SharedPicks({counts, picks}, layout.column_bytes(), copy_part).finish()) return flaw;
   for (size_t f = 0; f < columns.size(); ++f) {
     if (layout.fields[f].kind != Kind::kString) continue;
     columns[f].strings = Buffer((picks.size() + 1) * sizeof(int64_t));
@@ -309,53 +318,59 @@ std::vector<Column> pick_columns(const RowLayout& layout, std::span<const RowTab
       offsets[i + 1] = static_cast<int64_t>(total);
     }
     columns[f].data = Buffer(total);
-    share_picks(picks.size(), total / std::max<size_t>(picks.size(), 1), [&](size_t begin, size_t end) {
+    share_rows(picks.size(), total / std::max<size_t>(picks.size(), 1), [&](size_t begin, size_t end) {
       copy_strings(std::span(strings[f]).subspan(begin, end - begin),
                    columns[f].data.data() + offsets[begin]);
     });
   }
-  return columns;
+  return {};
 }
 
-RowTable copy_rows(const RowLayout& layout, std::span<const RowTable* const> tables,
-                   std::span<const Pick> picks) {
-  RowTable copy;
+Flaw copy_rows(const RowLayout& layout, std::span<const RowTable* const> tables, std::span<const int64_t> all,
+               RowTable& copy) {
+  const std::vector<int64_t> counts = counts_of(tables);
+  std::vector<Pick> picks(all.size());
+  if (const Flaw flaw = Picks{counts, all}.read(0, picks)) return flaw;
+  copy = RowTable{};
   copy.rows = picks.size();
   copy.data = Buffer(picks.size() * layout.stride);
+  std::vector<size_t> begins(picks.size());  // in the chunk, of what each row points to
   uint8_t* at = copy.data.data();
   size_t far = 0;
-  for (const Pick& pick : picks) {
-    const RowTable& table = *tables[pick.source];
-    std::memcpy(at, table.row(static_cast<size_t>(pick.row), layout), layout.stride);
+  for (size_t i = 0; i < picks.size(); ++i, at += layout.stride) {
+    const RowTable& table = *tables[picks[i].source];
+    std::memcpy(at, table.row(picks[i].row, layout), layout.stride);
     copy.bytes += table.bytes / std::max<size_t>(table.rows, 1);
+    begins[i] = far;
     for (const RowField& field : layout.fields) {
       if (field.kind == RowField::Kind::kFar) far += field.bytes;
       if (field.kind == RowField::Kind::kString) far += load<FarString>(at + field.offset).size;
     }
-    at += layout.stride;
   }
-  if (far == 0) return copy;
+  if (far == 0) return {};
   auto chunk = std::make_shared<Buffer>(far);
-  uint8_t* out = chunk->data();
-  const auto moved = [&](const uint8_t* from, size_t bytes) {
-    if (bytes != 0) std::memcpy(out, from, bytes);
-    out += bytes;
-    return const_cast<const uint8_t*>(out - bytes);
-  };
-  for (size_t i = 0; i < copy.rows; ++i) {
-    uint8_t* const row = copy.data.data() + i * layout.stride;
-    for (const RowField& field : layout.fields) {
-      uint8_t* const place = row + field.offset;
-      if (field.kind == RowField::Kind::kFar) {
-        store(place, moved(load<const uint8_t*>(place), field.bytes));
-      } else if (field.kind == RowField::Kind::kString) {
-        const auto string = load<FarString>(place);
-        store(place, FarString{moved(string.data, string.size), string.size});
+  share_rows(copy.rows, far / copy.rows, [&](size_t begin, size_t end) {
+    uint8_t* out = chunk->data() + begins[begin];
+    const auto moved = [&](const uint8_t* from, size_t bytes) {
+      if (bytes != 0) std::memcpy(out, from, bytes);
+      out += bytes;
+      return const_cast<const uint8_t*>(out - bytes);
+    };
+    for (size_t i = begin; i < end; ++i) {
+      uint8_t* const row = copy.data.data() + i * layout.stride;
+      for (const RowField& field : layout.fields) {
+        uint8_t* const place = row + field.offset;
+        if (field.kind == RowField::Kind::kFar) {
+          store(place, moved(load<const uint8_t*>(place), field.bytes));
+        } else if (field.kind == RowField::Kind::kString) {
+          const auto string = load<FarString>(place);
+          store(place, FarString{moved(string.data, string.size), string.size});
+        }
       }
     }
-  }
+  });
   copy.chunks.push_back(std::move(chunk));
-  return copy;
+  return {};
 }
 
 }  // namespace feedline

@@ -89,11 +89,11 @@ class RowDecoder {
 };
 
 // The columns of picked rows. All tables have the layout. Throws std::bad_alloc.
-std::vector<Column> pick_columns(const RowLayout& layout, std::span<const RowTable* const> tables,
-                                 std::span<const Pick> picks);
+Flaw pick_columns(const RowLayout& layout, std::span<const RowTable* const> tables,
+                  std::span<const int64_t> picks, std::vector<Column>& columns);
 
 // The picked rows in a table of their own, with all that they point to. Throws std::bad_alloc.
-RowTable copy_rows(const RowLayout& layout, std::span<const RowTable* const> tables,
-                   std::span<const Pick> picks);
+Flaw copy_rows(const RowLayout& layout, std::span<const RowTable* const> tables,
+               std::span<const int64_t> picks, RowTable& copy);
 
 }  // namespace feedline

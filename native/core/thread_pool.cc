@@ -45,7 +45,8 @@ class Pool {
  private:
   void start() {
     if (threads_ != 0) return;
-    for (const size_t wanted = cores(); threads_ < wanted; ++threads_) {
+    // One core is left to those who call: a pipeline waits for its caller more than for anything else.
+    for (const size_t wanted = std::max<size_t>(cores(), 2) - 1; threads_ < wanted; ++threads_) {
       try {
         std::thread([this] { work(); }).detach();
       } catch (const std::system_error&) {
@@ -87,45 +88,73 @@ Pool& pool() {
   return *shared;
 }
 
-// Work that is handed out piece by piece. A thread that comes when all is handed out touches nothing of the
-// caller's, who may be gone by then.
-struct Shared {
+}  // namespace
+
+void run_soon(std::function<void()> job) { pool().put(std::move(job)); }
+
+struct SharedWork::State {
   void take_part() {
     size_t done_here = 0;
     for (size_t i = next++; i < count; i = next++) {
-      (*work)(i);
+      work(i);
       ++done_here;
     }
-    if (done_here == 0) return;
+    end(done_here);
+  }
+
+  // The threads that had begun something are not there in a forked child.
+  bool is_forked() const noexcept { return getpid() != owner; }
+
+  void leave_out_the_rest() {
+    const size_t begun = next.exchange(count);
+    end(begun < count ? count - begun : 0);
+  }
+
+  void end(size_t parts) {
+    if (parts == 0) return;
     std::lock_guard lock(mutex);
-    done += done_here;
+    done += parts;
     changed.notify_all();
   }
 
+  void wait() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return done == count; });
+  }
+
+  const pid_t owner = getpid();
   size_t count = 0;
-  const std::function<void(size_t)>* work = nullptr;
+  std::function<void(size_t)> work;
   std::atomic<size_t> next = 0;
   std::mutex mutex;
   std::condition_variable changed;
   size_t done = 0;
 };
 
-}  // namespace
-
-void run_soon(std::function<void()> job) { pool().put(std::move(job)); }
-
-void share_work(size_t count, const std::function<void(size_t)>& work) {
-  auto shared = std::make_shared<Shared>();
-  shared->count = count;
-  shared->work = &work;
+SharedWork::SharedWork(size_t count, std::function<void(size_t)> work) : state_(std::make_shared<State>()) {
+  state_->count = count;
+  state_->work = std::move(work);
   try {
-    if (count > 1) pool().put_first(std::min(count, cores()) - 1, [shared] { shared->take_part(); });
+    // A thread that comes when all is handed out touches nothing of the caller's, who may be gone by then.
+    if (count > 1) pool().put_first(std::min(count, cores()) - 1, [state = state_] { state->take_part(); });
   } catch (const std::bad_alloc&) {
     // Then fewer help. It must not end here: some may have begun.
   }
-  shared->take_part();
-  std::unique_lock lock(shared->mutex);
-  shared->changed.wait(lock, [&] { return shared->done == count; });
+}
+
+SharedWork::~SharedWork() {
+  if (state_->is_forked()) return;
+  state_->leave_out_the_rest();
+  state_->wait();
+}
+
+void SharedWork::finish() noexcept {
+  if (state_->is_forked()) {
+    for (size_t i = 0; i < state_->count; ++i) state_->work(i);
+    return;
+  }
+  state_->take_part();
+  state_->wait();
 }
 
 }  // namespace feedline

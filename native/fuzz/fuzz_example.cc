@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -231,12 +232,13 @@ Decoded by_rows(const std::shared_ptr<const Schema>& schema, const RowLayout& la
   decoder.begin(records.size());
   for (const Bytes& record : records) decoded.taken.push_back(decoder.add(record));
   const RowTable table = decoder.finish();
-  std::vector<Pick> picks;
-  for (size_t row = 0; row < table.rows; ++row) picks.push_back({0, static_cast<int64_t>(row)});
+  std::vector<int64_t> picks(table.rows);
+  std::iota(picks.begin(), picks.end(), 0);
   const RowTable* tables[] = {&table};
-  const RowTable copy = copy_rows(layout, tables, picks);
+  RowTable copy;
+  require(!copy_rows(layout, tables, picks, copy));
   const RowTable* copies[] = {&copy};
-  decoded.columns = pick_columns(layout, copies, picks);
+  require(!pick_columns(layout, copies, picks, decoded.columns));
   return decoded;
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <tuple>
 #include <vector>
 
 #include "core/pick.h"
@@ -19,13 +20,19 @@ std::vector<uint8_t> bytes_of(size_t count, uint8_t mask) {
 }
 
 // More than a chunk of picks out of two sources, in no order.
-std::vector<Pick> many_picks(int64_t rows_of_first, int64_t rows_of_second) {
+std::vector<Pick> many_picks(uint32_t rows_of_first, uint32_t rows_of_second) {
   std::vector<Pick> picks;
-  for (int64_t i = 0; i < 1500; ++i) {
-    const size_t source = i % 3 == 0 ? 0 : 1;
+  for (uint32_t i = 0; i < 1500; ++i) {
+    const uint32_t source = i % 3 == 0 ? 0 : 1;
     picks.push_back({source, i * 31 % (source == 0 ? rows_of_first : rows_of_second)});
   }
   return picks;
+}
+
+std::vector<int64_t> packed_all(const std::vector<Pick>& picks) {
+  std::vector<int64_t> all;
+  for (const Pick& pick : picks) all.push_back(packed(pick));
+  return all;
 }
 
 }  // namespace
@@ -46,38 +53,53 @@ TEST(pick_rows_copies_all_columns_of_several_sources) {
   }
   std::vector<PickedRows> columns;
   for (size_t i = 0; i < sizes.size(); ++i) columns.push_back({sources[i], sizes[i], out[i].data()});
-  pick_rows(columns, picks);
+  const std::vector<int64_t> counts = {20, 30};
+  const std::vector<int64_t> all = packed_all(picks);
+  CHECK(!pick_rows(columns, {counts, all})->finish());
   for (size_t c = 0; c < sizes.size(); ++c) {
     for (size_t i = 0; i < picks.size(); ++i) {
       const Rows& from = sources[c][picks[i].source];
-      const uint8_t* const wanted = from.data + picks[i].row * from.stride;
+      const uint8_t* const wanted = from.data + static_cast<ptrdiff_t>(picks[i].row) * from.stride;
       CHECK(std::equal(wanted, wanted + sizes[c], out[c].data() + i * sizes[c]));
     }
   }
 }
 
-TEST(read_picks_names_the_first_that_is_not_there) {
+TEST(shared_picks_name_the_first_that_is_not_there) {
   const std::vector<int64_t> counts = {4, 0};
-  std::vector<Pick> picks;
-  const auto flaw_of = [&](std::vector<int64_t> which, std::vector<int64_t> rows) {
-    return read_picks(counts, which, rows, picks);
+  const auto flaw_of = [&](const std::vector<int64_t>& picks) {
+    SharedPicks shared({counts, picks}, 1, [&](size_t first, std::span<const Pick> part) {
+      for (size_t i = 0; i < part.size(); ++i) CHECK_EQ(packed(part[i]), picks[first + i]);
+    });
+    return shared.finish();
   };
-  for (const int64_t bad : {int64_t{2}, int64_t{-1}, kHuge, -kHuge - 1}) {
-    const Flaw flaw = flaw_of({0, bad, 0}, {0, 0, 9});
-    CHECK_EQ(flaw.kind, Flaw::Kind::kSource);
-    CHECK_EQ(flaw.at, 1);
-    CHECK_EQ(flaw.value, bad);
+  // In several parts, the second and the last of which have one.
+  std::vector<int64_t> many(5000, packed({0, 3}));
+  CHECK(!flaw_of(many));
+  many[4999] = -1;
+  for (const auto& [bad, kind, value] :
+       {std::tuple{packed({2, 0}), Flaw::Kind::kSource, int64_t{2}},
+        {int64_t{-1}, Flaw::Kind::kSource, int64_t{UINT32_MAX}},
+        {kHuge, Flaw::Kind::kSource, int64_t{INT32_MAX}},
+        {packed({0, 4}), Flaw::Kind::kIndex, int64_t{4}},
+        {packed({1, 0}), Flaw::Kind::kIndex, int64_t{0}},
+        {packed({0, UINT32_MAX}), Flaw::Kind::kIndex, int64_t{UINT32_MAX}}}) {
+    many[1500] = bad;
+    const Flaw flaw = flaw_of(many);
+    CHECK_EQ(flaw.kind, kind);
+    CHECK_EQ(flaw.at, 1500);
+    CHECK_EQ(flaw.value, value);
   }
-  for (const int64_t bad : {int64_t{4}, int64_t{-1}, kHuge, -kHuge - 1}) {
-    const Flaw flaw = flaw_of({0, 0, 0}, {3, bad, -1});
-    CHECK_EQ(flaw.kind, Flaw::Kind::kIndex);
-    CHECK_EQ(flaw.at, 1);
-    CHECK_EQ(flaw.value, bad);
-  }
-  CHECK_EQ(flaw_of({1}, {0}).kind, Flaw::Kind::kIndex);
-  CHECK(!flaw_of({}, {}));
-  CHECK(!flaw_of({0, 0}, {3, 0}));
-  CHECK_EQ(picks[0].row, 3);
+  CHECK(!flaw_of({}));
+}
+
+TEST(renumber_changes_sources_and_leaves_rows) {
+  const std::vector<int64_t> picks = packed_all({{1, 7}, {0, UINT32_MAX}, {1, 0}}), numbers = {5, 9};
+  std::vector<int64_t> out(3);
+  CHECK(!renumber(picks, numbers, out.data()));
+  CHECK(out == packed_all({{9, 7}, {5, UINT32_MAX}, {9, 0}}));
+  const std::vector<int64_t> fewer = {5};
+  CHECK_EQ(renumber(picks, fewer, out.data()).kind, Flaw::Kind::kSource);
 }
 
 TEST(pick_ranges_lays_rows_end_to_end) {
@@ -85,9 +107,9 @@ TEST(pick_ranges_lays_rows_end_to_end) {
   // Rows of a slice: they need not begin at the first value.
   const std::vector<int64_t> of_one = {1, 1, 4, 9}, of_two = {0, 8};
   const std::vector<RangeSource> sources = {{one, of_one}, {two, of_two}};
-  const std::vector<Pick> picks = {{1, 0}, {0, 2}, {0, 0}, {0, 1}, {1, 0}};
+  const std::vector<int64_t> picks = packed_all({{1, 0}, {0, 2}, {0, 0}, {0, 1}, {1, 0}}), counts = {3, 1};
   Buffer data, offsets;
-  CHECK(!pick_ranges(sources, 2, picks, data, offsets));
+  CHECK(!pick_ranges(sources, 2, {counts, picks}, data, offsets));
   const std::vector<int64_t> wanted_offsets = {0, 8, 13, 13, 16, 24};
   CHECK(std::equal(wanted_offsets.begin(), wanted_offsets.end(), offsets.as<int64_t>()));
   std::vector<uint8_t> wanted = two;
@@ -104,8 +126,8 @@ TEST(pick_ranges_refuses_offsets_that_lead_outside) {
   for (const std::vector<int64_t>& bad :
        {std::vector<int64_t>{-1, 2}, {3, 2}, {0, 9}, {0, kHuge}, {-kHuge - 1, kHuge}}) {
     const std::vector<RangeSource> sources = {{bytes, bad}};
-    const std::vector<Pick> picks = {{0, 0}};
-    CHECK_EQ(pick_ranges(sources, 1, picks, data, offsets).kind, Flaw::Kind::kOffset);
+    const std::vector<int64_t> picks = {0}, counts = {1};
+    CHECK_EQ(pick_ranges(sources, 1, {counts, picks}, data, offsets).kind, Flaw::Kind::kOffset);
   }
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -107,6 +108,13 @@ std::vector<Column> columns_of(const std::shared_ptr<const Schema>& schema,
   return decoder.finish();
 }
 
+std::vector<Column> picked_columns(const RowLayout& layout, const std::vector<const RowTable*>& tables,
+                                   const std::vector<int64_t>& picks) {
+  std::vector<Column> columns;
+  CHECK(!pick_columns(layout, tables, picks, columns));
+  return columns;
+}
+
 void check_same(const std::vector<Column>& found, const std::vector<Column>& wanted) {
   if (!CHECK_EQ(found.size(), wanted.size())) return;
   for (size_t i = 0; i < found.size(); ++i) {
@@ -124,17 +132,17 @@ TEST(picked_rows_have_the_columns_of_their_records) {
   const auto one = some_records(0, 100), two = some_records(100, 150);
   const RowTable first = table_of(schema, one), second = table_of(schema, two);
   const std::vector<const RowTable*> tables = {&first, &second};
-  std::vector<Pick> picks;
+  std::vector<int64_t> picks;
   std::vector<Bytes> picked;
   for (size_t i = 0; i < 700; ++i) {  // more than one thread takes, and many twice
-    const size_t source = i % 3 == 0 ? 0 : 1;
+    const uint32_t source = i % 3 == 0 ? 0 : 1;
     const size_t row = i * 37 % (source == 0 ? one.size() : two.size());
-    picks.push_back({source, static_cast<int64_t>(row)});
+    picks.push_back(packed({source, static_cast<uint32_t>(row)}));
     picked.push_back((source == 0 ? one : two)[row]);
   }
   const RowLayout layout = layout_of(*schema);
   const auto wanted = columns_of(schema, picked);
-  check_same(pick_columns(layout, tables, picks), wanted);
+  check_same(picked_columns(layout, tables, picks), wanted);
 
   // And a copy needs neither the tables nor the records.
   RowTable copy;
@@ -142,14 +150,19 @@ TEST(picked_rows_have_the_columns_of_their_records) {
     auto records = some_records(0, 100);
     const RowTable brief = table_of(schema, records);
     const std::vector<const RowTable*> only = {&brief, &second};
-    copy = copy_rows(layout, only, picks);
+    CHECK(!copy_rows(layout, only, picks, copy));
     for (Bytes& record : records) std::fill(record.begin(), record.end(), uint8_t{0xee});
   }
-  std::vector<Pick> all;
-  for (size_t i = 0; i < picks.size(); ++i) all.push_back({0, static_cast<int64_t>(i)});
+  std::vector<int64_t> all(picks.size());
+  std::iota(all.begin(), all.end(), 0);
   const std::vector<const RowTable*> copies = {&copy};
-  check_same(pick_columns(layout, copies, all), wanted);
-  check_same(pick_columns(layout, tables, {}), columns_of(schema, {}));
+  check_same(picked_columns(layout, copies, all), wanted);
+  check_same(picked_columns(layout, tables, {}), columns_of(schema, {}));
+
+  const std::vector<int64_t> outside = {packed({2, 0})};
+  std::vector<Column> none;
+  CHECK_EQ(pick_columns(layout, tables, outside, none).kind, Flaw::Kind::kSource);
+  CHECK_EQ(copy_rows(layout, tables, outside, copy).kind, Flaw::Kind::kSource);
 }
 
 TEST(a_record_that_does_not_fit_gives_the_same_fault_and_no_row) {
@@ -184,8 +197,8 @@ TEST(a_record_that_does_not_fit_gives_the_same_fault_and_no_row) {
   const RowTable table = rows.finish();
   CHECK_EQ(table.rows, 1);
   const std::vector<const RowTable*> tables = {&table};
-  const std::vector<Pick> picks = {{0, 0}};
-  check_same(pick_columns(layout_of(*schema), tables, picks), columns_of(schema, {record}));
+  const std::vector<int64_t> picks = {0};
+  check_same(picked_columns(layout_of(*schema), tables, picks), columns_of(schema, {record}));
 }
 
 TEST(features_of_changing_size_have_no_layout) {
@@ -206,8 +219,8 @@ TEST(whole_records_are_rows_too) {
   const std::vector<Bytes> records = {text("abc"), {}, payload(1000, 3)};
   const RowTable table = table_of(schema, records);
   const std::vector<const RowTable*> tables = {&table};
-  const std::vector<Pick> picks = {{0, 2}, {0, 0}, {0, 1}, {0, 2}};
-  check_same(pick_columns(layout_of(*schema), tables, picks),
+  const std::vector<int64_t> picks = {2, 0, 1, 2};
+  check_same(picked_columns(layout_of(*schema), tables, picks),
              columns_of(schema, {records[2], records[0], records[1], records[2]}));
 }
 

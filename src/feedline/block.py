@@ -17,10 +17,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from feedline import _native
 from feedline import column as columns_
 from feedline.column import Bytes, Column, Objects, Ragged
 from feedline.errors import UsageError
-from feedline.picker import Picker
+from feedline.picker import MOST_ROWS, Picker, Picks, picks_of
 from feedline.spec import as_leaf, dtype_name
 from feedline.structure import Structure, flatten
 from feedline.table import Table
@@ -48,7 +49,7 @@ class Block:
     structure: Structure
     rows: int
     _columns: tuple[Column, ...] | None
-    _picks: _Picks | None  # where the columns come from, until they are there
+    _picks: _Picked | None  # where the columns come from, until they are there
 
     def __init__(self, structure: Structure, columns: Sequence[Column], rows: int) -> None:
         if len(columns) != structure.leaf_count:
@@ -69,17 +70,16 @@ class Block:
         return block
 
     @classmethod
-    def _picked(cls, structure: Structure, picks: _Picks) -> Block:
+    def _picked(cls, structure: Structure, picks: _Picked) -> Block:
         block = cls.__new__(cls)
-        block.structure, block._columns, block.rows, block._picks = structure, None, len(picks.rows), picks
+        block.structure, block._columns, block.rows, block._picks = structure, None, len(picks.picks), picks
         return block
 
     @classmethod
     def of_table(cls, table: Table) -> Block:
         """The rows of a table. No column is made of them yet."""
         sources = Sources()
-        which, rows = sources.add(table)
-        return sources.pick(which, rows)
+        return sources.pick(sources.add(table))
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -136,7 +136,7 @@ class Block:
         if not 0 <= begin <= end <= self.rows:
             raise UsageError(f"Block.slice({begin}, {end}): the block has rows 0 to {self.rows}.")
         picks = self._picks
-        if picks is not None:
+        if picks is not None and not picks.begun:
             return Block._picked(self.structure, picks.at(slice(begin, end)))
         cut = [columns_.slice_of(column, begin, end) for column in self.columns]
         return Block._trusted(self.structure, cut, end - begin)
@@ -162,10 +162,15 @@ class Block:
             raise UsageError(f"Block.take: {error}; rows are counted from 0.") from None
         return Block._trusted(self.structure, taken, len(wanted))
 
+    def begin(self) -> None:
+        """Have picked rows copied in other threads, where that is possible: they will be looked at soon."""
+        if self._picks is not None:
+            self._picks.begin()
+
     def copied(self) -> Block:
         """The same rows, without those that they were picked among."""
         picks = self._picks
-        return self if picks is None else picks.sources.copied(picks.which, picks.rows)
+        return self if picks is None else picks.sources.copied(picks.picks)
 
     def sample(self) -> tuple[Column, ...]:
         """Columns of the same kinds, with other rows: of those that were only picked yet, none is copied."""
@@ -223,9 +228,9 @@ class Sources:
     """Blocks and tables of one structure, out of which rows are picked. More may be added at any time.
 
     >>> sources = Sources()
-    >>> which, rows = sources.add(Block.from_elements([10, 11]))
-    >>> which, rows = sources.add(Block.from_elements([20, 21]))
-    >>> sources.pick(np.array([1, 0, 1]), np.array([0, 1, 1])).as_batch()
+    >>> tens = sources.add(Block.from_elements([10, 11]))
+    >>> twenties = sources.add(Block.from_elements([20, 21]))
+    >>> sources.pick(np.array([twenties[0], tens[1], twenties[1]])).as_batch()
     array([20, 11, 21], dtype=int32)
     """
 
@@ -240,29 +245,23 @@ class Sources:
         self.structure: Structure | None = None
         self._numbers: dict[int, int] = {}  # of a source, by its id: `sources` keeps it alive
 
-    def number_of(self, block: Block | Table) -> int | None:
-        """The number that it has as a source from now on; None when it was picked out of others."""
+    def add(self, block: Block | Table) -> Picks:
+        """The picks of its rows, from now on."""
         if self.structure is None:
             self.structure = block.structure
             self.row_bytes = block.nbytes // max(1, block.rows)
         elif block.structure != self.structure:
             raise UsageError(f"{block.structure} does not fit {self.structure}.")
-        is_source = isinstance(block, Table) or block._picks is None
-        return self._number(block) if is_source else None
-
-    def add(self, block: Block | Table) -> tuple[Indices, Indices]:
-        """Where its rows are from now on: for each, the number of a source and the row there."""
-        number = self.number_of(block)
-        if number is not None:
-            return np.full(block.rows, number), _all_rows(block.rows)
-        assert isinstance(block, Block)
-        assert block._picks is not None
-        picks = block._picks
+        picks = None if isinstance(block, Table) else block._picks
+        if picks is None:
+            if block.rows > MOST_ROWS:
+                raise UsageError(f"a block of {block.rows:,} rows is too long to pick rows out of it.")
+            return picks_of(self._number(block), _all_rows(block.rows))
         sources = picks.sources.sources
         if len(sources) == 1:
-            return np.full(block.rows, self._number(sources[0])), picks.rows
-        numbers = np.array([self._number(source) for source in sources])
-        return numbers[picks.which], picks.rows
+            number = self._number(sources[0])
+            return picks_of(number, picks.picks) if number else picks.picks
+        return _native.renumber(picks.picks, np.array([self._number(source) for source in sources]))
 
     def _number(self, source: Block | Table) -> int:
         number = self._numbers.get(id(source))
@@ -288,27 +287,31 @@ class Sources:
                 self._ready += 1
         return self._picker
 
-    def columns(self, which: Indices, rows: Indices) -> tuple[Column, ...]:
+    def columns(self, picks: Picks) -> tuple[Column, ...]:
         """The columns of `pick`'s block, copied now."""
-        return self._filled_picker().pick(which, rows)
+        return self._filled_picker().pick(picks)
 
-    def copied(self, which: Indices, rows: Indices) -> Block:
+    def begin(self, picks: Picks) -> _native.BegunRows | None:
+        """`columns`, in other threads, if it can be done there."""
+        return self._filled_picker().begin(picks)
+
+    def copied(self, picks: Picks) -> Block:
         """What `pick` gives, in memory of its own."""
         assert self.structure is not None
-        copied = self._filled_picker().copy(which, rows)
+        copied = self._filled_picker().copy(picks)
         return (
             Block.of_table(copied)
             if isinstance(copied, Table)
-            else Block._trusted(self.structure, copied, len(rows))
+            else Block._trusted(self.structure, copied, len(picks))
         )
 
-    def pick(self, which: Indices, rows: Indices) -> Block:
-        """A block of row rows[0] of source which[0], and so on. Nothing is copied yet."""
+    def pick(self, picks: Picks) -> Block:
+        """A block of the picked rows. Nothing is copied yet."""
         assert self.structure is not None
-        return Block._picked(self.structure, _Picks(self, which, rows))
+        return Block._picked(self.structure, _Picked(self, picks))
 
 
-_ROWS = np.arange(4096)
+_ROWS = np.arange(1 << 14)
 _ROWS.flags.writeable = False
 
 
@@ -316,17 +319,21 @@ def _all_rows(count: int) -> Indices:
     return _ROWS[:count] if count <= len(_ROWS) else np.arange(count)
 
 
-class _Picks:
-    __slots__ = ("rows", "sources", "which")
+class _Picked:
+    __slots__ = ("begun", "picks", "sources")
 
-    def __init__(self, sources: Sources, which: Indices, rows: Indices) -> None:
-        self.sources, self.which, self.rows = sources, which, rows
+    def __init__(self, sources: Sources, picks: Picks) -> None:
+        self.sources, self.picks = sources, picks
+        self.begun: _native.BegunRows | None = None
 
-    def at(self, rows: Any) -> _Picks:
-        return _Picks(self.sources, self.which[rows], self.rows[rows])
+    def begin(self) -> None:
+        self.begun = self.sources.begin(self.picks)
+
+    def at(self, rows: Any) -> _Picked:
+        return _Picked(self.sources, self.picks[rows])
 
     def columns(self) -> tuple[Column, ...]:
-        return self.sources.columns(self.which, self.rows)
+        return tuple(self.begun.finish()) if self.begun else self.sources.columns(self.picks)
 
 
 def _check(column: Column, rows: int) -> None:

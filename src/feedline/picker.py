@@ -1,4 +1,7 @@
-"""Rows picked out of several blocks or tables, natively, and for all columns at once."""
+"""Rows picked out of several blocks or tables, natively, and for all columns at once.
+
+A pick is a number: that of the source in its upper 32 bits, and that of the row in its lower ones.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,21 @@ from feedline.column import Bytes, Column, Offsets, Ragged, concat, flat_bytes, 
 from feedline.table import Maker, Table
 
 Columns: TypeAlias = tuple[Column, ...]
+Picks: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+_ROW_BITS = 32
+MOST_ROWS = 1 << _ROW_BITS  # that a source may have
+
+
+def picks_of(source: Any, rows: Any) -> Picks:
+    """Rows of a source, or row rows[0] of source[0] and so on."""
+    picks: Picks = rows + (source << _ROW_BITS)
+    return picks
+
+
+def sources_in(picks: Picks) -> Picks:
+    """The number of each pick's source."""
+    return picks >> _ROW_BITS
 
 
 class _Kind(NamedTuple):
@@ -79,29 +97,36 @@ class Picker:
             some._ways = None if self._ways is None else self._ways.only(numbers)
         return some
 
-    def pick(self, which: Offsets, rows: Offsets) -> Columns:
-        """Row rows[0] of source which[0], and so on. There must be one source at least."""
+    def pick(self, picks: Picks) -> Columns:
+        """There must be one source at least."""
         tables = self._tables
         if tables is not None:
-            return tables.maker.columns(len(rows), tables.native.pick(which, rows))
+            return tables.maker.columns(len(picks), tables.native.pick(picks))
         ways = self._ways
         assert ways is not None
         picked: list[Any] = [None] * len(ways.kinds)
         if ways.dense:
-            for leaf, array in zip(ways.dense, ways.rows.pick(which, rows), strict=True):
+            for leaf, array in zip(ways.dense, ways.rows.pick(picks), strict=True):
                 picked[leaf] = array
         for leaf, ranges in ways.ranges.items():
-            picked[leaf] = _ranges_column(ways.kinds[leaf], *ranges.pick(which, rows))
+            picked[leaf] = _ranges_column(ways.kinds[leaf], *ranges.pick(picks))
         for leaf in ways.others:
-            picked[leaf] = _pick_any([columns[leaf] for columns in self._columns], which, rows)
+            picked[leaf] = _pick_any([columns[leaf] for columns in self._columns], picks)
         return tuple(picked)
 
-    def copy(self, which: Offsets, rows: Offsets) -> Table | Columns:
+    def begin(self, picks: Picks) -> _native.BegunRows | None:
+        """Have the columns copied in other threads, if that can be done for all of them."""
+        ways = self._ways
+        if self._tables is not None or ways is None or len(ways.dense) < len(ways.kinds):
+            return None
+        return ways.rows.begin(picks)
+
+    def copy(self, picks: Picks) -> Table | Columns:
         """The same in memory of its own; of tables, as a table."""
         tables = self._tables
         if tables is not None:
-            return Table(tables.maker, tables.native.copy(which, rows))
-        return self.pick(which, rows)
+            return Table(tables.maker, tables.native.copy(picks))
+        return self.pick(picks)
 
 
 class _Tables(NamedTuple):
@@ -168,8 +193,9 @@ def _ranges_column(kind: _Kind | None, data: Any, offsets: Offsets) -> Column:
     return Ragged._trusted(data.view(kind.dtype).reshape(-1, *kind.shape), offsets)
 
 
-def _pick_any(columns: Sequence[Column], which: Offsets, rows: Offsets) -> Column:
+def _pick_any(columns: Sequence[Column], picks: Picks) -> Column:
     """Column by column, and then into their order."""
+    which, rows = sources_in(picks), picks & (MOST_ROWS - 1)
     order = np.argsort(which, kind="stable")
     numbers, begins = np.unique(which[order], return_index=True)
     ends = [*begins[1:].tolist(), len(order)]

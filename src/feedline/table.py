@@ -53,4 +53,4 @@ class Table:
         """The columns of the first rows."""
         picker = _native.TablePicker(self.maker.schema)
         picker.add(self.native)
-        return self.maker.columns(rows, picker.pick(np.zeros(rows, np.int64), np.arange(rows)))
+        return self.maker.columns(rows, picker.pick(np.arange(rows)))

@@ -24,6 +24,7 @@ from feedline.column import Column, Objects, Ragged
 from feedline.errors import UsageError
 from feedline.graph import Context, Cursor, Indices, Node, Peek, State, Stream, random_nodes
 from feedline.graph.context import FIRST_EPOCH
+from feedline.picker import Picks, picks_of
 
 
 class _Memory:
@@ -217,7 +218,7 @@ class _Sequence:
 
     def gather(self, indices: Indices) -> Block:
         which = np.searchsorted(self._bounds, indices, side="right") - 1
-        return self._sources.pick(which, indices - self._bounds[which])
+        return self._sources.pick(picks_of(which, indices - self._bounds[which]))
 
 
 class _Table:
@@ -226,32 +227,31 @@ class _Table:
     def __init__(self, length: int, seeds: list[int]) -> None:
         self.beginning: State = None  # known when it is full
         self.seeds = seeds
-        self._places: Indices = np.full((2, length), -1, np.int64)  # the numbers of sources, the rows there
+        self._picks: Picks = np.full(length, -1, np.int64)  # -1: not there yet
         self._sources = Sources()
         self._found = 0
 
     @property
     def is_full(self) -> bool:
-        return self._found == len(self._places[0])
+        return self._found == len(self._picks)
 
     def missing(self, indices: Indices) -> Indices:
-        absent: Indices = np.unique(indices[self._places[0, indices] < 0])
+        absent: Indices = np.unique(indices[self._picks[indices] < 0])
         return absent
 
     def add(self, indices: Indices, block: Block) -> None:
-        places = np.stack(self._sources.add(block))
-        new = self._places[0, indices] < 0
-        self._places[:, indices[new]] = places[:, new]
+        picks = self._sources.add(block)
+        new = self._picks[indices] < 0
+        self._picks[indices[new]] = picks[new]
         self._found += int(new.sum())
 
     def gather(self, indices: Indices) -> Block:
-        which, rows = self._places[:, indices]
-        picked = self._sources.pick(which, rows)
+        picked = self._sources.pick(self._picks[indices])
         # Copied now: while more is added, nothing can be picked.
         return Block._trusted(picked.structure, picked.columns, picked.rows)
 
     def read(self, at: int, limit: int) -> Block | None:
-        end = min(at + limit, self._places.shape[1])
+        end = min(at + limit, len(self._picks))
         return self.gather(np.arange(at, end)) if at < end else None
 
 

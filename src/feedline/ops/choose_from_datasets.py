@@ -15,6 +15,7 @@ from feedline.errors import UsageError
 from feedline.graph import INFINITE, UNKNOWN, Context, Cursor, Indices, Node, Peek, State, Stream
 from feedline.graph.alike import Alike
 from feedline.graph.arguments import check_bool
+from feedline.picker import Picks
 from feedline.spec import ArraySpec, ObjectSpec, merge_specs
 from feedline.structure import flatten
 
@@ -147,7 +148,7 @@ class _ChooseStream(Stream):
         self._failure: _Failure | None = None  # after the rows in front of it
 
     def next(self, limit: int) -> Block | None:
-        out = _Picks(len(self._ready))
+        out = _Rows(len(self._ready))
         while not self._done and self._failure is None:
             # Of what size rows are is known when there is one.
             most = min(limit, self._context.rows_to_pick(self._row_bytes)) if self._row_bytes else 1
@@ -163,7 +164,7 @@ class _ChooseStream(Stream):
             raise failure.error
         return None
 
-    def _give(self, out: _Picks, limit: int) -> None:
+    def _give(self, out: _Rows, limit: int) -> None:
         """The rows of the choices that are at hand, `limit` of them at most."""
         if not len(self._numbers) and not self._read_choices(limit):
             return
@@ -190,7 +191,7 @@ class _ChooseStream(Stream):
         if len(wrong):
             self._failure = _Failure(self._refused(), self._choices, 1)
 
-    def _pick(self, out: _Picks, used: Indices, nth: Indices) -> Indices:
+    def _pick(self, out: _Rows, used: Indices, nth: Indices) -> Indices:
         alive = self._alive[used]
         if not alive.all():
             used, nth = used[alive], nth[alive]
@@ -289,7 +290,7 @@ class _Failure:
     choices: int  # that are passed by it
 
 
-class _Picks:
+class _Rows:
     """The rows of a block that is being put together."""
 
     def __init__(self, parts: int) -> None:
@@ -297,7 +298,7 @@ class _Picks:
         self.known = np.zeros(parts, np.bool_)  # the parts of which a block is known
         self._next: Indices = np.zeros(parts, np.int64)  # of each part, the place of its next row
         self._sources = Sources()
-        self._places: list[Indices] = []  # numbers of sources, and rows there, of one block after another
+        self._places: list[Picks] = []  # the rows of one block after another
         self._count = 0  # of places
         self._picked: list[Indices] = []  # places
 
@@ -305,7 +306,7 @@ class _Picks:
         """From now on the rows of that part come from this block, the next from `row`."""
         self.known[number] = True
         self._next[number] = self._count + row
-        self._places.append(np.stack(self._sources.add(block)))
+        self._places.append(self._sources.add(block))
         self._count += block.rows
 
     def add(self, parts: Indices, nth: Indices, counts: Indices) -> None:
@@ -315,5 +316,4 @@ class _Picks:
         self.rows += len(parts)
 
     def block(self) -> Block:
-        which, rows = np.concatenate(self._places, axis=1)[:, np.concatenate(self._picked)]
-        return self._sources.pick(which, rows)
+        return self._sources.pick(np.concatenate(self._places)[np.concatenate(self._picked)])

@@ -23,6 +23,7 @@ from feedline.graph import UNKNOWN, Context, Cursor, Indices, Node, Peek, State,
 from feedline.graph.alike import Alike
 from feedline.graph.arguments import check_function, check_int
 from feedline.graph.calls import blame, caller
+from feedline.picker import Picks
 from feedline.spec import RaggedSpec, any_sizes
 from feedline.structure import flatten
 
@@ -142,7 +143,7 @@ class _InterleaveStream(Stream):
         self._failure: _Failure | None = None  # to be raised after the rows in front of it
 
     def next(self, limit: int) -> Block | None:
-        out = _Picks()
+        out = _Rows()
         while self._failure is None:
             most = min(limit, self._context.rows_to_pick(self._row_bytes))
             if out.rows >= most or not (self._give_rounds(out, most) or self._give_turn(out, most)):
@@ -155,7 +156,7 @@ class _InterleaveStream(Stream):
             raise failure.error
         return None
 
-    def _give_rounds(self, out: _Picks, limit: int) -> bool:
+    def _give_rounds(self, out: _Rows, limit: int) -> bool:
         """Whole rounds of the cycle at once, of the rows at hand; False when there is none.
 
         Nothing is read here: what fails when it is read must fail in its turn.
@@ -178,7 +179,7 @@ class _InterleaveStream(Stream):
         out.add_rounds(active, rounds, length)
         return True
 
-    def _give_turn(self, out: _Picks, limit: int) -> bool:
+    def _give_turn(self, out: _Rows, limit: int) -> bool:
         """The rest of one turn, or a step towards the next; False at the end of it all, and on a failure."""
         slot = self._slots.get(self._turn)
         if slot is None:
@@ -277,15 +278,14 @@ class _Failure(NamedTuple):
     leave: Callable[[], None]
 
 
-class _Picks:
+class _Rows:
     """The rows of a block that is being put together: stretches of the rows of all slots, end to end."""
 
     def __init__(self) -> None:
         self.rows = 0
         self._only: Block | None = None  # the rows, when all lie in one stretch
         self._sources = Sources()
-        self._which: list[Indices] = []  # of the slots' rows, end to end: the number of the source,
-        self._row: list[Indices] = []  # and the row there
+        self._rows: list[Picks] = []  # those of the slots, end to end
         self._begins: dict[int, int] = {}  # where those of a block begin, by its id:
         self._blocks: list[Block] = []  # so they must stay
         self._end = 0
@@ -318,9 +318,7 @@ class _Picks:
         assert block is not None
         begin = self._begins.get(id(block))
         if begin is None:
-            which, row = self._sources.add(block)
-            self._which.append(which)
-            self._row.append(row)
+            self._rows.append(self._sources.add(block))
             begin = self._begins[id(block)] = self._end
             self._blocks.append(block)
             self._end += block.rows
@@ -338,5 +336,4 @@ class _Picks:
         if self._only is not None:
             return self._only
         self._join_stretches()
-        picked = np.concatenate(self._parts)
-        return self._sources.pick(np.concatenate(self._which)[picked], np.concatenate(self._row)[picked])
+        return self._sources.pick(np.concatenate(self._rows)[np.concatenate(self._parts)])

@@ -19,9 +19,11 @@ import numpy as np
 
 from feedline import _native
 from feedline.block import Block, Sources
+from feedline.column import empty, take
 from feedline.errors import UsageError
 from feedline.graph import UNKNOWN, Context, Cursor, Indices, Node, Peek, RandomNode, State, Stream
 from feedline.graph.arguments import check_bool, check_int
+from feedline.picker import Picks, sources_in
 
 _NO_END = 2**62
 _SPARE = 1  # blocks' worth of rows that a store may hold in vain, beside three times those in the buffer
@@ -63,6 +65,7 @@ class _ShuffleStream(Stream):
         self._ahead = min(context.block_rows, node.size // 2)
         self._slots: Indices = np.empty(0, np.int64)  # places in the store; the first _filled are in use
         self._filled = 0
+        self._ready: Block | None = None  # was drawn, and is to be given next
         self._error: Exception | None = None  # of the input, when all rows in front of it were drawn
         if state is None:
             key = node.key_in(context, each_iteration=node.reshuffle_each_iteration)
@@ -77,6 +80,18 @@ class _ShuffleStream(Stream):
             self._restore()
 
     def next(self, limit: int) -> Block | None:
+        block = self._draw(limit) if self._ready is None else self._ready
+        self._ready = None
+        if block is not None and block.rows > limit:
+            block, self._ready = block.slice(0, limit), block.slice(limit, block.rows)
+        if self._end is not None and self._ready is None and not self._context.rows_are_picked:
+            # Nothing is read any more: while the next step is busy with these rows, others are copied.
+            self._ready = self._draw(min(limit, self._context.rows_of(self._store.row_bytes)))
+            if self._ready is not None:
+                self._ready.begin()
+        return block
+
+    def _draw(self, limit: int) -> Block | None:
         if not self._begun:
             self._fill()
         store = self._store
@@ -175,10 +190,12 @@ class _ShuffleStream(Stream):
 
     def state(self) -> State:
         oldest, input_state, failures = self._store.oldest()
-        return [self._key, self._draws, self._end, oldest, input_state, failures + self._raised]
+        given = self._draws - (self._ready.rows if self._ready is not None else 0)
+        return [self._key, given, self._end, oldest, input_state, failures + self._raised]
 
     def close(self) -> None:
         self._rows.close()
+        self._ready = None
         self._store = _Store(0, None)
 
 
@@ -196,7 +213,7 @@ class _Store:
         self.failures = 0  # errors that the input raised on the way
         self.row_bytes = 0
         self._sources = Sources()
-        self._places = _native.Places()
+        self._picks: Picks = np.empty(0, np.int64)  # of each place; there is room for more
         self.kept: Indices = np.empty(0, np.int64)  # the row numbers of the first places; the others follow
         self._marks: deque[tuple[int, State, int]] = deque()  # `rows_seen`, the input's state and `failures`
         self.mark(input_state)
@@ -218,15 +235,18 @@ class _Store:
             self._append(block.take(rows).copied())
 
     def _append(self, block: Block) -> None:
-        number = self._sources.number_of(block)
-        if number is None:
-            self._places.add(*self._sources.add(block))
-        else:
-            self._places.add_all(number, block.rows)
-        self.end += block.rows
+        end = self.end + block.rows
+        if end > len(self._picks):
+            larger = empty((max(end, 2 * len(self._picks)),), self._picks.dtype)
+            larger[: self.end] = self._picks[: self.end]
+            self._picks = larger
+        self._picks[self.end : end] = self._sources.add(block)
+        self.end = end
 
     def pick(self, places: Indices) -> Block:
-        return self._sources.pick(*self._places.find(places))
+        picks = take(self._picks, places)
+        assert isinstance(picks, np.ndarray)
+        return self._sources.pick(picks)
 
     def oldest(self) -> tuple[int, State, int]:
         """A row from which on the input may have to be read again, its state there, and the errors since."""
@@ -246,15 +266,14 @@ class _Store:
             self._marks.popleft()
 
         copied = self.pick(old).copied() if len(old) else None
-        which, row = self._places.find(np.arange(before, self.end))
-        is_needed = np.bincount(which) > 0
+        picks = self._picks[before : self.end]
+        is_needed = np.bincount(sources_in(picks)) > 0
         self._sources = self._sources.only(np.flatnonzero(is_needed))
-        self._places = _native.Places()
-        if copied is not None:
-            self._places.add(*self._sources.add(copied))
-        self._places.add((np.cumsum(is_needed) - 1)[which], row)
-
         shift = len(old) - before
+        self._picks[len(old) : self.end + shift] = _native.renumber(picks, np.cumsum(is_needed) - 1)
+        if copied is not None:
+            self._picks[: len(old)] = self._sources.add(copied)
+
         slots[is_old] = np.searchsorted(old, slots[is_old])
         slots[~is_old] += shift
         self.next += shift
