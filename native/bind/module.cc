@@ -14,4 +14,5 @@ NB_MODULE(_native, module) {
   bind_decode(module);
   bind_encode(module);
   bind_survey(module);
+  bind_process(module);
 }

@@ -4,7 +4,7 @@ from typing import Any as _Any
 
 from feedline import records
 from feedline.block import Ragged
-from feedline.dataset import AUTOTUNE, Dataset
+from feedline.dataset import Dataset
 from feedline.errors import (
     CacheError,
     CorruptRecord,
@@ -18,6 +18,9 @@ from feedline.errors import (
 )
 from feedline.graph import INFINITE as INFINITE_CARDINALITY
 from feedline.graph import UNKNOWN as UNKNOWN_CARDINALITY
+from feedline.graph.arguments import AUTOTUNE
+from feedline.graph.rng import rng
+from feedline.ops.from_generator import Shard
 from feedline.records import example
 from feedline.records.features import (
     FixedLenFeature,
@@ -45,6 +48,7 @@ __all__ = [
     "RawFeature",
     "SchemaError",
     "SequenceFeatures",
+    "Shard",
     "TensorFeature",
     "UsageError",
     "VarLenFeature",
@@ -53,6 +57,7 @@ __all__ = [
     "WriteError",
     "example",
     "records",
+    "rng",
 ]
 
 
@@ -61,4 +66,8 @@ def __getattr__(name: str) -> _Any:
         from importlib.metadata import version
 
         return version("feedline")
+    if name == "keras":  # its classes are Keras's own
+        from importlib import import_module
+
+        return import_module("feedline.adapt.keras")
     raise AttributeError(f"module 'feedline' has no attribute {name!r}")

@@ -378,6 +378,29 @@ def stack(leaves: Sequence[Any]) -> Column:
     return Objects(list(leaves)) if column is None else column
 
 
+class Rows:
+    """Arrays of one dtype and shape that are to become the rows of a dense column."""
+
+    def __init__(self, leaves: Sequence[Array]) -> None:
+        self._leaves = leaves
+        self.shape = (len(leaves), *leaves[0].shape)
+        self.dtype = leaves[0].dtype
+        self.nbytes = len(leaves) * leaves[0].nbytes
+
+    @classmethod
+    def of(cls, leaves: Sequence[Any]) -> Rows | None:
+        """None when they are no such arrays: then `stack` makes a column of them."""
+        first = leaves[0]
+        if not isinstance(first, np.ndarray) or not first.shape or first.dtype == STRING:
+            return None
+        if set(map(type, leaves)) != {np.ndarray} or set(map(_SHAPE_OF, leaves)) != {first.shape}:
+            return None
+        return cls(leaves) if set(map(_DTYPE_OF, leaves)) == {first.dtype} else None
+
+    def stack_into(self, out: Array) -> None:
+        _copy_end_to_end(self._leaves, out.reshape(-1, *self.shape[2:]))
+
+
 def same(one: Column, other: Column) -> bool:
     """Have both the same rows, bit for bit, in the same kind of column?"""
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
@@ -425,16 +448,21 @@ def _join(columns: Sequence[Column]) -> Column | None:
 
 
 def _end_to_end(arrays: Sequence[Array]) -> Array:
-    """np.concatenate into memory of the pool. It lets other threads run, and takes arrays of any layout."""
+    """np.concatenate into memory of the pool."""
     first = arrays[0]
     joined = empty((sum(map(len, arrays)), *first.shape[1:]), first.dtype)
-    if first.dtype.isbuiltin != 2:
-        np.concatenate(arrays, out=joined)
+    _copy_end_to_end(arrays, joined)
+    return joined
+
+
+def _copy_end_to_end(arrays: Sequence[Array], out: Array) -> None:
+    """np.concatenate, which lets other threads run, and takes arrays of any layout."""
+    if out.dtype.isbuiltin != 2:
+        np.concatenate(arrays, out=out)
     else:
         # Of the dtypes of ml_dtypes, NumPy copies one item at a time; of integers, all at once.
-        bits = np.dtype(f"u{first.dtype.itemsize}")
-        np.concatenate([array.view(bits) for array in arrays], out=joined.view(bits))
-    return joined
+        bits = np.dtype(f"u{out.dtype.itemsize}")
+        np.concatenate([array.view(bits) for array in arrays], out=out.view(bits))
 
 
 def _as_ragged(column: Column) -> Ragged | None:

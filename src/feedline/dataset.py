@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,16 +14,14 @@ import numpy as np
 from feedline import ops
 from feedline.errors import UsageError
 from feedline.explain import Stats, explain, stats
-from feedline.graph import INFINITE, Context, Cursor, Node, Site, fingerprint, random_nodes
-from feedline.graph.arguments import check_calls
+from feedline.graph import INFINITE, Context, Cursor, Node, Site, fingerprint, tree
+from feedline.graph.arguments import AUTOTUNE, check_calls, check_executor, check_workers
 from feedline.iterator import DatasetIterator
 from feedline.records.features import normalize
 from feedline.records.paths import compression_name, resolve
 from feedline.records.reading import OnCorrupt, skips
-from feedline.run import LocalServices
+from feedline.run import LocalServices, Measure
 from feedline.structure import flatten
-
-AUTOTUNE = -1
 
 _PEEKED = 16  # elements that are looked at to tell a spec
 
@@ -39,7 +37,10 @@ class Dataset:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._services: LocalServices | None = None  # of the last iteration
+        self._measures: Mapping[Any, Measure] | None = None  # of the last iteration
+
+    def __reduce__(self) -> Any:
+        return Dataset, (self._node,)
 
     # Sources
 
@@ -81,7 +82,11 @@ class Dataset:
 
     @staticmethod
     def from_generator(
-        fn: Callable[..., Any], args: tuple[Any, ...] = (), output_signature: Any = None
+        fn: Callable[..., Any],
+        args: tuple[Any, ...] = (),
+        output_signature: Any = None,
+        workers: int = 0,
+        deterministic: bool = True,
     ) -> Dataset:
         """The elements that `fn(*args)` yields: trees of arrays, whose shapes may change.
 
@@ -89,13 +94,22 @@ class Dataset:
         elements are converted to its dtypes and must have its shapes. Without, all must have the structure
         and the dtypes of the first. The generator is run ahead of what was taken, by up to a block.
 
+        With `workers`, so many processes each run `fn(*args, shard=feedline.Shard(index, count))`, and their
+        elements come by turns.
+
         >>> def words(count):
         ...     for number in range(count):
         ...         yield {"number": number, "word": "na" * number}
         >>> list(Dataset.from_generator(words, args=(2,)))
         [{'number': np.int32(0), 'word': b''}, {'number': np.int32(1), 'word': b'na'}]
         """
-        return Dataset(ops.FromGenerator.of(fn, args, output_signature, site=_site("from_generator")))
+        site = _site("from_generator")
+        generator = ops.FromGenerator.of(fn, args, output_signature, site=site)
+        count = check_workers("from_generator", workers)
+        if not count:
+            return Dataset(generator)
+        shards = ops.Shards(generator, count, Dataset)
+        return Dataset(ops.Interleave(ops.Range(0, count, 1), shards, count, 1, count, site=site))
 
     @staticmethod
     def list_files(pattern: Any, shuffle: bool | None = None, seed: int | None = None) -> Dataset:
@@ -378,10 +392,11 @@ class Dataset:
         [0, 10, 1, 11, 2, 12]
         """
         check_calls("interleave", num_parallel_calls)
+        site = _site("interleave")
         cycle = ops.default_cycle_length() if cycle_length in (None, AUTOTUNE) else cycle_length
         assert cycle is not None
         length = 1 if block_length is None else block_length
-        return Dataset(ops.Interleave(self._node, map_func, cycle, length, site=_site("interleave")))
+        return Dataset(ops.Interleave(self._node, map_func, cycle, length, num_parallel_calls, site=site))
 
     def map(
         self,
@@ -392,11 +407,16 @@ class Dataset:
     ) -> Dataset:
         """`map_func` of each element: a plain function on NumPy. A tuple is passed as its arguments.
 
+        With `num_parallel_calls` it runs in so many worker processes, or, if it lets other threads run while
+        it is at work, in threads by `executor="thread"`. AUTOTUNE takes as many as there are cores, if it
+        is slow enough for that to pay.
+
         >>> [int(x) for x in Dataset.range(3).map(lambda x: x + 10)]
         [10, 11, 12]
         """
         check_calls("map", num_parallel_calls)
-        return Dataset(ops.Map(self._node, map_func, site=_site("map")))
+        check_executor("map", executor)
+        return Dataset(ops.Map(self._node, map_func, num_parallel_calls, executor, site=_site("map")))
 
     def padded_batch(
         self,
@@ -470,12 +490,21 @@ class Dataset:
         """
         return Dataset(ops.Scan(self._node, initial_state, scan_func, site=_site("scan")))
 
-    def shard(self, num_shards: int, index: int) -> Dataset:
+    def shard(self, num_shards: int | None = None, index: int | None = None) -> Dataset:
         """Every `num_shards`th element, from the one at `index` on.
+
+        Without arguments, the shard of this process: TF_CONFIG tells it, or RANK and WORLD_SIZE, or
+        jax.distributed where it is initialised.
 
         >>> [int(x) for x in Dataset.range(7).shard(3, 1)]
         [1, 4]
         """
+        if num_shards is None and index is None:
+            from feedline.adapt.environment import part_or_error
+
+            num_shards, index = part_or_error()
+        elif num_shards is None or index is None:
+            raise UsageError("shard: give num_shards and index, or neither.")
         return Dataset(ops.Shard(self._node, num_shards, index, site=_site("shard")))
 
     def shuffle(
@@ -579,18 +608,64 @@ class Dataset:
         made = ops.Options(self._node, max_open_files, memory_limit, deterministic, workers, site=site)
         return Dataset(made)
 
+    # To the frameworks
+
+    def to_jax(self, sharding: Any = None) -> Any:
+        """An iterable of the elements as JAX arrays, put on the device two elements ahead.
+
+        With a `sharding`, or a tree of them, they are spread over devices. As everywhere in JAX, 64-bit
+        numbers become 32-bit ones unless jax_enable_x64 is set.
+        """
+        from feedline.adapt.jax import DeviceElements
+
+        return DeviceElements(self, sharding)
+
+    def to_keras(self) -> Any:
+        """What `model.fit` takes best, on the backend that Keras runs on: elements are batches.
+
+        Each is (inputs, targets), with sample weights as a third if there are any. End with prefetch(...), so
+        that the next ones are made while the model trains.
+        """
+        from feedline.adapt.keras import to_keras
+
+        return to_keras(self)
+
+    def to_tf(self) -> Any:
+        """A tf.data.Dataset of the same elements, with their spec and, if it is known, their number.
+
+        A Ragged becomes a RaggedTensor. Where only a function's results tell the spec, the first elements are
+        computed for it.
+        """
+        from feedline.adapt.tf import to_tf
+
+        return to_tf(self)
+
+    def to_torch(self) -> Any:
+        """A torch IterableDataset of the same elements, with `state_dict()` and `load_state_dict(state)`.
+
+        Under a DataLoader with several workers, each gives its share. The elements may be batches already:
+        then give the DataLoader batch_size=None.
+        """
+        from feedline.adapt.torch import to_torch
+
+        return to_torch(self)
+
     # Looking at it
 
     def __iter__(self) -> DatasetIterator:
-        self._services = services = LocalServices(self._node)
-        epoch = max((_epochs.get(node, 0) for node in random_nodes(self._node)), default=0)
+        services = LocalServices(self._node)
+        self._measures = services.measures
+        epoch = max((_epochs.get(node, 0) for node in self._with_epochs()), default=0)
         self._begun(epoch)
         return DatasetIterator(self._node, Context(services, (epoch,)), self._begun)
 
     def _begun(self, epoch: int) -> None:
         """The next iteration is a later one, also of other datasets that have the same random steps."""
-        for node in random_nodes(self._node):
+        for node in self._with_epochs():
             _epochs[node] = max(_epochs.get(node, 0), epoch + 1)
+
+    def _with_epochs(self) -> list[Node]:
+        return [node for node in tree(self._node) if node.has_epochs]
 
     def as_numpy_iterator(self) -> DatasetIterator:
         """The same as `iter(dataset)`: elements are NumPy already."""
@@ -673,7 +748,7 @@ class Dataset:
         >>> [(row.step, row.elements, row.bytes) for row in numbers.stats().rows]
         [('range(0, 10, 1)', 10, 80), ('batch(4)', 3, 80)]
         """
-        return stats(self._node, Dataset, self._services.measures if self._services else None)
+        return stats(self._node, Dataset, self._measures)
 
     def fingerprint(self) -> str:
         """The same for the same steps with the same arguments, in any process."""
@@ -699,7 +774,7 @@ _peeked: WeakKeyDictionary[Node, Any] = WeakKeyDictionary()
 
 def _peek(node: Node) -> Any:
     if node not in _peeked:
-        rows = Cursor(Context(LocalServices()), node)
+        rows = Cursor(Context(LocalServices(), workers=0), node)
         try:
             block = rows.peek(_PEEKED)
         finally:

@@ -50,7 +50,9 @@ class StepStats:
     blocks: int = 0
     bytes: int = 0
     busy: float = 0.0
-    waiting: float = 0.0  # for other threads
+    waiting: float = 0.0  # for other threads and processes
+    workers: int = 0  # of its own, at the same time
+    deaths: int = 0  # of workers; what they were at was done again
     measured: bool = False  # False: it was not begun
     bottleneck: bool = False
     indent: str = ""  # before the step, in a table
@@ -65,6 +67,8 @@ class StepStats:
             bytes=found.bytes,
             busy=found.busy,
             waiting=found.waiting,
+            workers=found.workers,
+            deaths=found.deaths,
             measured=True,
         )
 
@@ -240,7 +244,7 @@ def _name(function: Callable[..., Any]) -> str:
 # Tables
 
 _HEAD = ["step", "added at", "cardinality", "indexed"]
-_MEASURES = ["elements", "blocks", "bytes", "busy", "waiting", ""]
+_MEASURES = ["elements", "blocks", "bytes", "busy", "waiting", "workers", ""]
 _LEFT = {"step", "added at", "indexed", ""}
 
 
@@ -263,7 +267,10 @@ def _measured(row: StepStats) -> list[str]:
     if row.measured:
         times = [f"{seconds:.3f} s" for seconds in (row.busy, row.waiting)]
         counts = [f"{row.elements:,}", f"{row.blocks:,}", _size(row.bytes), *times]
-    return [*_described(row), *counts, "<- bottleneck" if row.bottleneck else ""]
+    workers = f"{row.workers}" if row.workers else ""
+    if row.deaths:
+        workers += f", {row.deaths} died"
+    return [*_described(row), *counts, workers, "<- bottleneck" if row.bottleneck else ""]
 
 
 def _size(count: float) -> str:

@@ -17,6 +17,7 @@ in it for granted, runs no code from it, and either raises CorruptRecord or give
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from math import prod
 from typing import Annotated, Any, TypeAlias
 
@@ -25,7 +26,19 @@ import numpy as np
 
 from feedline import _native
 from feedline.block import Block
-from feedline.column import Array, Bytes, Column, Objects, Offsets, Ragged, empty, length, row_of, stack
+from feedline.column import (
+    Array,
+    Bytes,
+    Column,
+    Objects,
+    Offsets,
+    Ragged,
+    Rows,
+    empty,
+    length,
+    row_of,
+    stack,
+)
 from feedline.errors import CorruptRecord, UsageError
 from feedline.spec import as_leaf, dtype_name, dtype_of
 from feedline.structure import Node, Structure
@@ -98,7 +111,7 @@ def encode(block: Block) -> Array:
     >>> decode(encode(block)).row(1)
     {'x': array([3.], dtype=float32)}
     """
-    plan = Plan(block)
+    plan = Plan.of(block)
     buffer = empty((plan.size,), np.dtype(np.uint8))
     plan.write(buffer)
     return buffer
@@ -106,12 +119,12 @@ def encode(block: Block) -> Array:
 
 def size_of(block: Block) -> int:
     """How many bytes `encode` needs."""
-    return Plan(block).size
+    return Plan.of(block).size
 
 
 def encode_into(block: Block, buffer: Any) -> int:
     """Write the frame to the front of a writable buffer, shared memory say; the bytes written."""
-    plan = Plan(block)
+    plan = Plan.of(block)
     plan.write(buffer)
     return plan.size
 
@@ -119,24 +132,28 @@ def encode_into(block: Block, buffer: Any) -> int:
 class Plan:
     """Where everything of a block goes: `size` to find the memory, `write` to fill it."""
 
-    def __init__(self, block: Block) -> None:
-        self._arrays: list[tuple[Array, int]] = []
-        paths = block.structure.paths()
-        parts = tuple(self._part(c, p) for c, p in zip(block.columns, paths, strict=True))
-        if not parts and block.rows > MAX_EMPTY:
-            raise UsageError(f"a frame of {block.rows:,} rows without leaves; cut it at {MAX_EMPTY:,}.")
+    def __init__(self, structure: Structure, columns: Sequence[Column | Rows], rows: int) -> None:
+        """Of columns, or of rows that are stacked only when they are written, which spares a copy."""
+        self._arrays: list[tuple[Array | Rows, int]] = []
+        parts = tuple(self._part(c, p) for c, p in zip(columns, structure.paths(), strict=True))
+        if not parts and rows > MAX_EMPTY:
+            raise UsageError(f"a frame of {rows:,} rows without leaves; cut it at {MAX_EMPTY:,}.")
         try:
-            self._header = _encoder.encode(_Header(block.rows, block.structure.root, parts))
+            self._header = _encoder.encode(_Header(rows, structure.root, parts))
         except UnicodeEncodeError as error:
-            raise UsageError(f"{block.structure}: a key has no UTF-8 form: {error}.") from None
+            raise UsageError(f"{structure}: a key has no UTF-8 form: {error}.") from None
         self._start = _boundary(_PREAMBLE.size + len(self._header))
         self.size = self._start + sum(_boundary(array.nbytes) for array, _ in self._arrays)
 
-    def _part(self, column: Column, path: str, depth: int = 0) -> Any:
+    @classmethod
+    def of(cls, block: Block) -> Plan:
+        return cls(block.structure, block.columns, block.rows)
+
+    def _part(self, column: Column | Rows, path: str, depth: int = 0) -> Any:
         if isinstance(column, Objects):
             items = [self._part(_one_row(item, path), path) for item in column.items]
             return _Objects(tuple(items))
-        if isinstance(column, np.ndarray):
+        if isinstance(column, np.ndarray | Rows):
             part = _Dense(_name(column, path), column.shape[1:])
             if _hollow(column.shape) > MAX_EMPTY:
                 raise UsageError(f"{path}: {column.shape} is too much for an array that holds nothing.")
@@ -165,7 +182,9 @@ class Plan:
         for array, base in self._arrays:
             end = at + array.nbytes
             there = out[at:end].view(array.dtype).reshape(array.shape)
-            if base:
+            if isinstance(array, Rows):
+                array.stack_into(there)
+            elif base:
                 np.subtract(array, base, out=there)
             else:
                 there[...] = array
@@ -301,7 +320,7 @@ def _bounded(shape: tuple[int, ...]) -> None:
         raise _corrupt(f"an array of shape {shape}, which holds nothing")
 
 
-def _name(array: Array, path: str) -> str:
+def _name(array: Array | Rows, path: str) -> str:
     try:
         name = dtype_name(array.dtype)
     except UsageError as error:

@@ -18,8 +18,8 @@ class Alike:
     Without it, whether a mixture is noticed would depend on which rows happen to come in one block.
     """
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, step: Node | str) -> None:
+        self._step = step
         self._structure: Structure | None = None
         self._dtypes: list[Any] = []
 
@@ -29,14 +29,14 @@ class Alike:
             self._structure, self._dtypes = block.structure, dtypes
         if block.structure != self._structure:
             raise UsageError(
-                f"{self._node}: elements have the structure {block.structure} here, and those before "
+                f"{self._step}: elements have the structure {block.structure} here, and those before "
                 f"{self._structure}.\n"
                 "  Every element of a dataset must have the same tuples, dict keys and Nones."
             )
         for number, (found, wanted) in enumerate(zip(dtypes, self._dtypes, strict=True)):
             if found != wanted:
                 raise UsageError(
-                    f"{self._node}: {block.structure.paths()[number]} is {_name(found)} here, and was "
+                    f"{self._step}: {block.structure.paths()[number]} is {_name(found)} here, and was "
                     f"{_name(wanted)} in the elements before.\n"
                     "  Every element of a dataset must have the same dtypes: convert one of them, with map."
                 )

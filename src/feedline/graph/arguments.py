@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import operator
+import os
 from typing import Any
 
 import numpy as np
 
 from feedline.errors import UsageError
 from feedline.graph.node import Node
+
+AUTOTUNE = -1
 
 
 def check_int(node: Node, name: str, least: int, rule: str) -> None:
@@ -53,3 +56,15 @@ def check_calls(step: str, num_parallel_calls: Any) -> None:
         raise UsageError(
             f"{step}(num_parallel_calls={given!r}): must be an int, 1 at least, or AUTOTUNE (-1), or None."
         )
+
+
+def check_executor(step: str, executor: Any) -> None:
+    if executor not in (None, "process", "thread"):
+        raise UsageError(f'{step}(executor={executor!r}): must be "process" or "thread", or None for either.')
+
+
+def check_workers(step: str, workers: Any) -> int:
+    """How many there are to be; AUTOTUNE: one for each core."""
+    if isinstance(workers, bool) or not isinstance(workers, int | np.integer) or workers < AUTOTUNE:
+        raise UsageError(f"{step}(workers={workers!r}): must be an int, 0 at least, or AUTOTUNE (-1).")
+    return len(os.sched_getaffinity(0)) if workers == AUTOTUNE else int(workers)

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from feedline import frame
 from feedline.block import Block
-from feedline.column import Ragged, stack
+from feedline.column import Ragged, Rows, stack
 from feedline.errors import UsageError
 from feedline.graph.node import Node
+from feedline.graph.rng import Draws, drawing
 from feedline.spec import ARRAYS, STRING, ObjectSpec, RaggedSpec, as_leaf, dtype_name, leaf_spec
 from feedline.structure import Structure, flatten
 
@@ -46,27 +48,31 @@ def tells(predicate: Callable[..., Any], node: Node) -> Callable[[Any], bool]:
 
 
 def results(
-    function: Callable[..., Any], block: Block, late: Callable[[], bool]
+    function: Callable[..., Any], block: Block, late: Callable[[], bool], draws: Draws, numbers: Sequence[int]
 ) -> tuple[list[Any], Exception | None]:
-    """What the function returns for the rows of a block, up to the first error or until it is late."""
+    """What the function returns for the rows of a block, up to the first error or until it is late.
+
+    Random numbers depend on `draws`, and on the `numbers` of the rows.
+    """
     rows = iter(block)
     returned = starmap(function, rows) if block.structure.is_tuple else map(function, rows)
     values: list[Any] = []
     some = 1
     try:
-        # Asking for the time costs as much as a small function: of quick ones it is done seldom.
-        while len(values) < block.rows:
-            wanted = min(len(values) + some, block.rows)
-            for value in islice(returned, some):
-                # The next call may write into an array that the function keeps, or that is a view of one.
-                if type(value) is not np.ndarray or value.base is not None or getrefcount(value) > _ALONE:
-                    value = own(value)
-                values.append(value)  # not extend: what came in front of an error must stay
-            if len(values) < wanted:
-                raise RuntimeError("the function raised StopIteration")
-            if late():
-                break
-            some = min(2 * some, _MOST_UNTIMED)
+        with drawing(draws, numbers, values):
+            # Asking for the time costs as much as a small function: of quick ones it is done seldom.
+            while len(values) < block.rows:
+                wanted = min(len(values) + some, block.rows)
+                for value in islice(returned, some):
+                    # The next call may write into an array that the function keeps, or that is a view of one.
+                    if type(value) is not np.ndarray or value.base is not None or getrefcount(value) > _ALONE:
+                        value = own(value) if len(values) + 1 < block.rows else value
+                    values.append(value)  # not extend: what came in front of an error must stay
+                if len(values) < wanted:
+                    raise RuntimeError("the function raised StopIteration")
+                if late():
+                    break
+                some = min(2 * some, _MOST_UNTIMED)
     except Exception as error:
         return values, error
     return values, None
@@ -102,9 +108,9 @@ def _is_leaf(value: Any) -> bool:
     return isinstance(value, Ragged | list | bytearray | memoryview) or hasattr(type(value), "__array__")
 
 
-def blame(error: BaseException, node: Node, element: int) -> None:
+def blame(error: BaseException, step: Node | str, element: int) -> None:
     """Note in the error which step it comes from. It stays what it is, so that users can catch it."""
-    note = f"  in {node}, at element {element:,} of its input (counted from 0)"
+    note = f"  in {step}, at element {element:,} of its input (counted from 0)"
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
 
@@ -115,8 +121,8 @@ class Collector:
     All must have the structure of the first, and its dtypes; shapes may change.
     """
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, step: Node | str) -> None:
+        self._step = step
         self._structure: Structure | None = None
         self._dtypes: list[Any] = []
         self._leaves: list[list[Any]] = []  # for each leaf, those of all elements
@@ -155,7 +161,7 @@ class Collector:
             leaves, structure = flatten(value)
             if not leaves:
                 raise UsageError(
-                    f"{self._node}: the function returned {value!r}, and an element needs one array at "
+                    f"{self._step}: the function returned {value!r}, and an element needs one array at "
                     "least.\n  Perhaps a `return` is missing."
                 )
             leaves = self._as_leaves(leaves, structure)
@@ -185,7 +191,7 @@ class Collector:
             found = _dtype(leaf)
             if found != dtype:
                 raise UsageError(
-                    f"{self._node}: {path} is {_name(found)} here, and was {_name(dtype)} in the elements "
+                    f"{self._step}: {path} is {_name(found)} here, and was {_name(dtype)} in the elements "
                     "before.\n  Every element of a dataset must have the same dtypes: convert it"
                     + (f", say with np.asarray(x, {_name(dtype)!r})." if isinstance(dtype, np.dtype) else ".")
                 )
@@ -193,6 +199,12 @@ class Collector:
     def clear(self) -> None:
         self._leaves = [[] for _ in self._leaves]
         self._count = 0
+
+    def plan(self) -> frame.Plan:
+        """The frame of what was added; it is stacked only there."""
+        assert self._structure is not None
+        columns = [Rows.of(leaves) or stack(leaves) for leaves in self._leaves]
+        return frame.Plan(self._structure, columns, self._count)
 
     def block(self) -> Block:
         """What was added since the last block."""

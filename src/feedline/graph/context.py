@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from feedline.block import Block
+from feedline.graph.arguments import AUTOTUNE
+from feedline.graph.job import Doing, Job, Opener
 from feedline.graph.node import Node
 from feedline.graph.stream import Indices, State, Stream
+
+if TYPE_CHECKING:
+    from feedline.graph.cursor import Cursor
 
 
 class Services(Protocol):
@@ -28,9 +33,24 @@ class Services(Protocol):
         """The stream that `start` opens at `state`, run by a thread about `rows` rows ahead."""
         ...
 
+    def parallel(self, job: Job, rows: Cursor, context: Context, calls: int, executor: str | None) -> Doing:
+        """The job for the rows of the cursor, in `calls` places at once; AUTOTUNE: in as many as is best.
+
+        They are processes, or threads with `executor="thread"`.
+        """
+        ...
+
+    def remote(self, opener: Opener, context: Context, state: State, workers: int) -> Stream:
+        """The stream that it opens, run by one of `workers` processes, and read ahead."""
+        ...
+
     @property
     def cores(self) -> int:
         """How many threads may work at once."""
+        ...
+
+    def clock(self) -> float:
+        """Seconds, from any beginning."""
         ...
 
     def deadline(self) -> Callable[[], bool]:
@@ -51,6 +71,7 @@ class Context:
     block_bytes: int = 4 << 20  # what is copied into blocks is cut at about so many
     siblings: int = 1  # streams like this one that are at work at the same time
     rows_are_picked: bool = False  # out of the blocks, by the next step, instead of being looked at in order
+    workers: int = AUTOTUNE  # processes and threads that steps may have at work; 0: none
     seeds: Mapping[Node, int] = field(default_factory=dict)  # drawn when the iteration began, elsewhere
 
     def open(self, node: Node, state: State = None) -> Stream:

@@ -16,6 +16,12 @@ from feedline.graph.node import Node
 from feedline.graph.stream import State
 
 
+def moved(state: State, rows: int) -> State:
+    """The state of a cursor after so many rows more."""
+    before, drop, passed = state
+    return [before, drop + rows, passed + rows]
+
+
 class Cursor:
     def __init__(self, context: Context, node: Node, state: State = None) -> None:
         self._before: State

@@ -41,6 +41,12 @@ class Node(ABC):
     # is asked of the input's.
     passes_rows_on: ClassVar[bool] = False
 
+    # Does it call a user's function?
+    runs_python: ClassVar[bool] = False
+
+    # Does what it gives depend on how often it was begun?
+    has_epochs: ClassVar[bool] = False
+
     site: Site | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     @abstractmethod

@@ -19,7 +19,9 @@ class Stream(ABC):
     rows come at once does. Whoever opened a stream closes it.
     """
 
-    waited = 0.0  # seconds that `next` spent waiting for other threads
+    waited = 0.0  # seconds that `next` spent waiting for other threads and processes
+    workers = 0  # threads or processes that work for it
+    deaths = 0  # of such processes, so far
 
     @abstractmethod
     def next(self, limit: int) -> Block | None:

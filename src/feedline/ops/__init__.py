@@ -8,7 +8,7 @@ from feedline.ops.concatenate import Concatenate
 from feedline.ops.counter import Counter
 from feedline.ops.enumerate import Enumerate
 from feedline.ops.filter import Filter
-from feedline.ops.from_generator import FromGenerator
+from feedline.ops.from_generator import FromGenerator, Shards
 from feedline.ops.global_shuffle import GlobalShuffle
 from feedline.ops.group_by_window import GroupByWindow
 from feedline.ops.ignore_errors import IgnoreErrors
@@ -63,6 +63,7 @@ __all__ = [
     "Scan",
     "Select",
     "Shard",
+    "Shards",
     "Shuffle",
     "Skip",
     "TFRecords",

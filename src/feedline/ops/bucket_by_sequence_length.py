@@ -42,6 +42,8 @@ class BucketBySequenceLength(Node):
     drop_remainder: bool
     peek: Peek | None = field(default=None, compare=False, repr=False)  # tells shapes that the input does not
 
+    runs_python = True
+
     def __post_init__(self) -> None:
         check_function(self, "element_length_func")
         boundaries, sizes = self._integers("bucket_boundaries"), self._integers("bucket_batch_sizes")

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from feedline.block import Block
 from feedline.graph import Context, Cursor, Node, State, Stream
 from feedline.graph.calls import Collector, blame
+from feedline.graph.job import Job
 
 
 class EachStream(Stream):
@@ -42,4 +43,36 @@ class EachStream(Stream):
         return self._rows.state()
 
     def close(self) -> None:
+        self._rows.close()
+
+
+class ParallelStream(Stream):
+    """The results of a job that is done elsewhere, in `calls` places at once."""
+
+    def __init__(
+        self, job: Job, context: Context, input: Node, state: State, calls: int, executor: str | None
+    ) -> None:
+        self._rows = Cursor(context, input, state)
+        self._state = self._rows.state()
+        self._doing = context.services.parallel(job, self._rows, context, calls, executor)
+
+    def next(self, limit: int) -> Block | None:
+        try:
+            done = self._doing.next()
+        except Exception:
+            self._state = self._doing.after_failure
+            raise
+        finally:
+            self.waited, self.deaths = self._doing.waited, self._doing.deaths
+            self.workers = self._doing.workers
+        if done is None:
+            return None
+        self._state = done.after
+        return done.results
+
+    def state(self) -> State:
+        return self._state
+
+    def close(self) -> None:
+        self._doing.close()
         self._rows.close()

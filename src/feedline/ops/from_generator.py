@@ -6,7 +6,7 @@ The state is how many they were. A restored stream runs the generator again, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,11 +34,22 @@ _END = object()
 _LARGE = 1 << 15
 
 
+@dataclass(frozen=True)
+class Shard:
+    """Which part of the elements a generator is to yield: `index` of `count`, counted from 0."""
+
+    index: int
+    count: int
+
+
 @dataclass(frozen=True, eq=False)
 class FromGenerator(Node):
     function: Callable[..., Any]
     args: tuple[Any, ...]
     signature: Any  # a tree of specs, or None
+    shard: Shard | None = None  # for the function, which then gives a part of the elements
+
+    runs_python = True
 
     @classmethod
     def of(cls, function: Any, args: Any, output_signature: Any, **site: Any) -> FromGenerator:
@@ -67,6 +78,22 @@ class FromGenerator(Node):
 
     def open(self, context: Context, state: State) -> Stream:
         return _GeneratorStream(self, context, state)
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The function that gives the dataset of each shard of a generator."""
+
+    generator: FromGenerator
+    count: int
+    dataset: Callable[[Node], Any]
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        return self.generator.function
+
+    def __call__(self, index: int) -> Any:
+        return self.dataset(replace(self.generator, shard=Shard(int(index), self.count)))
 
 
 def _spec(leaf: Any, path: str) -> Spec:
@@ -159,7 +186,8 @@ class _GeneratorStream(Stream):
 
     def _start(self) -> Iterator[Any]:
         self._ended = True  # unless it starts
-        made = self._node.function(*self._node.args)
+        node = self._node
+        made = node.function(*node.args, **({} if node.shard is None else {"shard": node.shard}))
         if not isinstance(made, Iterable):
             raise UsageError(
                 f"{self._node}: the function must return an iterable, such as a generator, not {made!r}."
@@ -261,7 +289,7 @@ class _Signed(_Own):
         elif value is None:
             return
         raise UsageError(
-            f"{self._node}: {path} is {_short(value)}, and output_signature has {signature} there.\n"
+            f"{self._step}: {path} is {_short(value)}, and output_signature has {signature} there.\n"
             "  Yield the tuples and dicts that the signature has."
         )
 
@@ -271,14 +299,14 @@ class _Signed(_Own):
             shape = () if isinstance(leaf, bytes) else leaf.shape
             if spec.shape is not None and not _fits(shape, spec.shape):
                 raise UsageError(
-                    f"{self._node}: {path} has shape {shape}, and output_signature says {spec.shape}.\n"
+                    f"{self._step}: {path} has shape {shape}, and output_signature says {spec.shape}.\n"
                     "  In a signature, None stands for a size that changes."
                 )
             return leaf
         if isinstance(spec, RaggedSpec) and not (
             isinstance(value, Ragged) and merge_specs(value.spec, spec) == spec
         ):
-            raise UsageError(f"{self._node}: {path} is {_short(value)}, and output_signature says {spec}.")
+            raise UsageError(f"{self._step}: {path} is {_short(value)}, and output_signature says {spec}.")
         return self._own(as_leaf(value, path))
 
     def _array(self, value: Any, dtype: np.dtype[Any], path: str) -> Any:
@@ -292,7 +320,7 @@ class _Signed(_Own):
             return np.array(value, dtype, order="C")[()]
         except (TypeError, ValueError, OverflowError) as error:
             raise UsageError(
-                f"{self._node}: {path} is {_short(value)}, which cannot be made {dtype_name(dtype)}, as "
+                f"{self._step}: {path} is {_short(value)}, which cannot be made {dtype_name(dtype)}, as "
                 f"output_signature says: {error}"
             ) from error
 

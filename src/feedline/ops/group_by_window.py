@@ -38,6 +38,8 @@ class GroupByWindow(Node):
     window_size_func: Callable[..., Any] | None  # of a key
     wrap: Callable[[Node], Any] = field(compare=False)  # makes a Dataset of a node
 
+    runs_python = True
+
     def __post_init__(self) -> None:
         if (self.window_size is None) == (self.window_size_func is None):
             raise UsageError("group_by_window: give either window_size or window_size_func.")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -19,16 +19,17 @@ import numpy as np
 
 from feedline.block import Block, Sources
 from feedline.errors import UsageError
-from feedline.graph import UNKNOWN, Context, Cursor, Indices, Node, Peek, State, Stream
+from feedline.graph import UNKNOWN, Context, Cursor, Indices, Node, Peek, State, Stream, tree
 from feedline.graph.alike import Alike
 from feedline.graph.arguments import check_function, check_int
-from feedline.graph.calls import blame, caller
+from feedline.ops.elsewhere import Elsewhere
 from feedline.picker import Picks
 from feedline.spec import RaggedSpec, any_sizes
 from feedline.structure import flatten
 
 _AHEAD = 8  # blocks' worth of rows that the slots hold together
 _FEWEST_BYTES = 64 << 10  # of each
+_LONG = 0.002  # seconds that a function takes which does more than to name a dataset
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +38,7 @@ class Interleave(Node):
     function: Callable[..., Any]  # of an element, gives a Dataset
     cycle_length: int
     block_length: int
+    workers: int | None = field(default=None, compare=False)  # processes that run the datasets; None: none
 
     passes_rows_on = True
 
@@ -61,18 +63,20 @@ class Interleave(Node):
     def open(self, context: Context, state: State) -> Stream:
         return _InterleaveStream(self, context, state)
 
-    def dataset_of(self, element: Any, number: int) -> Node:
+    def dataset_of(self, element: Any, number: int, context: Context) -> Node:
         """The node of the dataset that the function returns for an element."""
-        try:
-            made = caller(self.function)(element)
-            node = getattr(made, "_node", None)
-            if not isinstance(node, Node):
-                raise UsageError(
-                    f"{self.name}: the function must return a feedline Dataset, not {type(made).__name__}."
-                )
-        except Exception as error:
-            blame(error, self, number)
-            raise
+        elsewhere = Elsewhere(self.function, element, number, self.workers or 0, site=self.site)
+        if self.workers is None or not context.workers:
+            return self._made(elsewhere)
+        if self not in _worth_a_worker:
+            began = context.services.clock()
+            made = self._made(elsewhere)
+            took = context.services.clock() - began
+            _worth_a_worker[self] = took > _LONG or any(node.runs_python for node in tree(made))
+        return elsewhere if _worth_a_worker[self] else self._made(elsewhere)
+
+    def _made(self, elsewhere: Elsewhere) -> Node:
+        node = elsewhere.made()
         if self not in _specs:
             _specs[self] = any_sizes(node.spec(None))  # of the others, sizes may differ
         return node
@@ -80,6 +84,9 @@ class Interleave(Node):
 
 # What is known of the elements once a dataset was made: a batch asks for it, which runs after that.
 _specs: WeakKeyDictionary[Interleave, Any] = WeakKeyDictionary()
+
+# Found out with the first dataset: files that the native core reads are read faster here.
+_worth_a_worker: WeakKeyDictionary[Interleave, bool] = WeakKeyDictionary()
 
 
 def default_cycle_length() -> int:
@@ -241,7 +248,7 @@ class _InterleaveStream(Stream):
             self._ended = True
             return True
         try:
-            inner = self._node.dataset_of(block.row(0), self._input.passed)
+            inner = self._node.dataset_of(block.row(0), self._input.passed, self._context)
             self._slots[self._turn] = _Slot(Cursor(self._inner, inner), made_at)
         except Exception as error:
             self._failure = _Failure(error, partial(self._input.advance, 1))
@@ -257,7 +264,7 @@ class _InterleaveStream(Stream):
             source.close()
         if block is None:
             raise UsageError(f"{self._node}: the input has fewer elements than when the state was taken.")
-        node = self._node.dataset_of(block.row(0), source.passed - 1)
+        node = self._node.dataset_of(block.row(0), source.passed - 1, self._context)
         return _Slot(Cursor(self._inner, node, inner), made_at)
 
     def state(self) -> State:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from feedline.block import Block
-from feedline.graph import Context, Indices, Node, Peek, State, Stream
+from feedline.graph import Context, Indices, Node, Peek, State, Stream, tree
 from feedline.graph.arguments import check_function
 from feedline.graph.calls import Collector, blame, results
-from feedline.ops.each import EachStream
+from feedline.graph.rng import Draws
+from feedline.ops.each import EachStream, ParallelStream
 
 
 @dataclass(frozen=True, eq=False)
 class Map(Node):
     input: Node
     function: Callable[..., Any]
+    calls: int | None = field(default=None, compare=False)  # at the same time; None: one by one, here
+    executor: str | None = field(default=None, compare=False)
+
+    runs_python = True
+    has_epochs = True  # its function may call rng()
 
     def __post_init__(self) -> None:
         check_function(self, "function")
@@ -32,20 +38,48 @@ class Map(Node):
 
     def gather(self, indices: Indices, context: Context) -> Block:
         collector = Collector(self)
-        values, error = results(self.function, context.gather(self.input, indices), lambda: False)
+        rows = context.gather(self.input, indices)
+        values, error = results(self.function, rows, lambda: False, self.draws(context), indices.tolist())
         error = collector.add_all(values) or error
         if error is not None:
             blame(error, self, int(indices[len(collector)]))
             raise error
         return collector.block()
 
+    def draws(self, context: Context) -> Draws:
+        return Draws(len(tree(self.input)), context.epoch)
+
     def open(self, context: Context, state: State) -> Stream:
-        return _MapStream(self, context, self.input, state)
+        if self.calls is None or not context.workers:
+            return _MapStream(self, context, state)
+        job = _Calls(self.function, self.draws(context), str(self))
+        return ParallelStream(job, context, self.input, state, self.calls, self.executor)
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """The function of each of some rows."""
+
+    function: Callable[..., Any]
+    draws: Draws
+    step: str
+
+    def run(self, rows: Block, first: int, late: Callable[[], bool]) -> tuple[Collector, Exception | None]:
+        collector = Collector(self.step)
+        numbers = range(first, first + rows.rows)
+        values, error = results(self.function, rows, late, self.draws, numbers)
+        return collector, collector.add_all(values) or error
 
 
 class _MapStream(EachStream):
     _node: Map
 
+    def __init__(self, node: Map, context: Context, state: State) -> None:
+        super().__init__(node, context, node.input, state)
+        self._draws = node.draws(context)
+
     def _fill(self, block: Block) -> Exception | None:
-        values, error = results(self._node.function, block, self._context.services.deadline())
+        late = self._context.services.deadline()
+        numbers = range(self._rows.passed, self._rows.passed + block.rows)
+        values, error = results(self._node.function, block, late, self._draws, numbers)
         return self._results.add_all(values) or error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,8 @@ class Options(Node):
         return context.gather(self.input, indices)
 
     def open(self, context: Context, state: State) -> Stream:
-        return context.open(self.input, state)
+        workers = context.workers if self.workers is None else self.workers
+        return replace(context, workers=workers).open(self.input, state)
 
 
 def _bytes_of(limit: Any) -> int:

@@ -25,6 +25,8 @@ class Scan(Node):
     initial_state: Any
     scan_func: Callable[..., Any]  # of a state and an element, gives a pair of them
 
+    runs_python = True
+
     def __post_init__(self) -> None:
         check_function(self, "scan_func")
         object.__setattr__(self, "initial_state", first_state(self.initial_state))

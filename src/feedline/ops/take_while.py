@@ -17,6 +17,8 @@ class TakeWhile(Node):
     input: Node
     predicate: Callable[..., Any]
 
+    runs_python = True
+
     def __post_init__(self) -> None:
         check_function(self, "predicate")
 

@@ -27,7 +27,9 @@ class Measure:
     blocks: int = 0
     bytes: int = 0
     busy: float = 0.0
-    waiting: float = 0.0  # for another thread
+    waiting: float = 0.0  # for other threads and processes
+    workers: int = 0  # the most at the same time
+    deaths: int = 0  # of workers
 
     def count(self, give: Callable[[], Given], waited: Callable[[], float] = lambda: 0.0) -> Given:
         """What `give` gives, counted. `waited` tells how long it has waited so far."""
@@ -60,9 +62,16 @@ class Measured(Stream):
     def __init__(self, stream: Stream, measure: Measure) -> None:
         self._stream = stream
         self._measure = measure
+        self._deaths = 0  # that were counted
 
     def next(self, limit: int) -> Block | None:
-        return self._measure.count(lambda: self._stream.next(limit), lambda: self._stream.waited)
+        try:
+            return self._measure.count(lambda: self._stream.next(limit), lambda: self._stream.waited)
+        finally:
+            if self._stream.workers:
+                self._measure.workers = max(self._measure.workers, self._stream.workers)
+                self._measure.deaths += self._stream.deaths - self._deaths
+                self._deaths = self._stream.deaths
 
     def state(self) -> State:
         return self._stream.state()

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 from weakref import WeakSet
 
 from feedline.block import Block
-from feedline.graph import Context, Indices, Node, State, Stream, tree
+from feedline.graph import Context, Cursor, Indices, Node, State, Stream, tree
+from feedline.graph.arguments import AUTOTUNE
+from feedline.graph.job import Doing, Job, Opener
 from feedline.run.background import Background
+from feedline.run.clock import deadline
+from feedline.run.cores import usable_cores
+from feedline.run.here import Here
 from feedline.run.measure import Measure, Measured
+from feedline.run.parallel import Parallel, Team
+from feedline.run.processes import Crew, ProcessTeam
+from feedline.run.remote import RemoteStream
+from feedline.run.threads import ThreadTeam
 
 # A block that a user's function fills is handed on after so long: a slow function should not keep its first
 # results back until a block is full.
@@ -26,8 +35,10 @@ class LocalServices:
 
     def __init__(self, root: Node | None = None) -> None:
         self.measures: dict[Any, Measure] = {}
-        self.cores = len(os.sched_getaffinity(0))
+        self.cores = usable_cores()
         self._gathered: WeakSet[Node] = WeakSet()  # nodes that were read by index
+        self._lock = Lock()
+        self._crew: Crew | None = None  # of all steps that need processes
         self._own = frozenset(tree(root)) if root is not None else frozenset()
 
     def measured(self, node: Node, stream: Stream) -> Stream:
@@ -57,6 +68,36 @@ class LocalServices:
     ) -> Stream:
         return Background(start, state, rows, nbytes)
 
+    def parallel(self, job: Job, rows: Cursor, context: Context, calls: int, executor: str | None) -> Doing:
+        size = self._workers_for(calls, context)
+
+        def make() -> Team:
+            return ThreadTeam(job, size) if executor == "thread" else self._processes(job, size)
+
+        if calls == AUTOTUNE:
+            return Parallel(job.step, Here(job), rows, context, make)
+        return Parallel(job.step, make(), rows, context)
+
+    def remote(self, opener: Opener, context: Context, state: State, workers: int) -> Stream:
+        size = self._workers_for(workers, context)
+        with self._lock:
+            return RemoteStream(self._open_crew(), size, opener, context, state)
+
+    def _processes(self, job: Job, size: int) -> ProcessTeam:
+        with self._lock:
+            return ProcessTeam(self._open_crew(), job, size)
+
+    def _open_crew(self) -> Crew:
+        if self._crew is None or not self._crew.is_open:
+            self._crew = Crew()
+        return self._crew
+
+    def _workers_for(self, wanted: int, context: Context) -> int:
+        size = self.cores if wanted == AUTOTUNE else wanted
+        return size if context.workers == AUTOTUNE else min(size, context.workers)
+
+    def clock(self) -> float:
+        return time.perf_counter()
+
     def deadline(self) -> Callable[[], bool]:
-        end = time.perf_counter() + _PATIENCE
-        return lambda: time.perf_counter() > end
+        return deadline(_PATIENCE)

@@ -1,0 +1,42 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <memory>
+#include <system_error>
+
+#include "bind/bind.h"
+#include "core/shared_memory.h"
+#include "core/watch.h"
+
+namespace feedline::bind {
+
+namespace nb = nanobind;
+
+namespace {
+
+auto shared_memory(int fd, size_t size) {
+  std::unique_ptr<SharedMemory> memory;
+  try {
+    nb::gil_scoped_release release;
+    memory = std::make_unique<SharedMemory>(fd, size);
+  } catch (const std::system_error& error) {
+    errno = error.code().value();
+    PyErr_SetFromErrno(PyExc_OSError);
+    throw nb::python_error();
+  }
+  uint8_t* const data = memory->data();
+  const nb::capsule owner(memory.release(),
+                          [](void* held) noexcept { delete static_cast<SharedMemory*>(held); });
+  return nb::ndarray<uint8_t, nb::numpy, nb::ndim<1>>(data, {size}, owner);
+}
+
+}  // namespace
+
+void bind_process(nb::module_& module) {
+  module.def("exit_with_peer", &exit_with_peer, nb::arg("socket"),
+             "End this process at once when the other end of the socket is closed.");
+  module.def("shared_memory", &shared_memory, nb::arg("fd"), nb::arg("size"),
+             "The memory behind a descriptor, which need not stay open, as an array.");
+}
+
+}  // namespace feedline::bind

@@ -1,0 +1,27 @@
+// Memory of a file descriptor, seen by every process that has it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace feedline {
+
+// Mapped, to be read and written, as long as this lives. The descriptor need not stay open.
+class SharedMemory {
+ public:
+  // All pages are made at once: one by one they would cost more than what is copied into them.
+  // Throws std::system_error.
+  SharedMemory(int fd, size_t size);
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  uint8_t* data() const noexcept { return data_; }
+  size_t size() const noexcept { return size_; }
+
+ private:
+  uint8_t* data_;
+  size_t size_;
+};
+
+}  // namespace feedline

@@ -1,0 +1,50 @@
+"""A dataset that a function makes of an element, made and run in a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from feedline.errors import UsageError
+from feedline.graph import UNKNOWN, Context, Node, Peek, State, Stream
+from feedline.graph.calls import blame, caller
+from feedline.ops.from_generator import Shards
+
+
+@dataclass(frozen=True, eq=False)
+class Elsewhere(Node):
+    maker: Callable[..., Any]  # of an element, gives a Dataset
+    element: Any
+    number: int  # of the element, for messages
+    workers: int  # among which one is chosen
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The user's: the maker, or what one of ours calls."""
+        return self.maker.function if isinstance(self.maker, Shards) else self.maker
+
+    def made(self) -> Node:
+        """The node of the dataset."""
+        try:
+            made = caller(self.maker)(self.element)
+            node = getattr(made, "_node", None)
+            if not isinstance(node, Node):
+                raise UsageError(
+                    f"{self.name}: the function must return a feedline Dataset, not {type(made).__name__}."
+                )
+        except Exception as error:
+            blame(error, self, self.number)
+            raise
+        return node
+
+    def cardinality(self) -> int:
+        return UNKNOWN
+
+    def spec(self, peek: Peek | None) -> Any:
+        return peek(self) if peek else None
+
+    def open(self, context: Context, state: State) -> Stream:
+        if context.workers:
+            return context.services.remote(self, context, state, self.workers)
+        return context.open(self.made(), state)

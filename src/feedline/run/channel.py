@@ -1,0 +1,120 @@
+"""Messages between a process and its worker, over a socket that nobody else knows.
+
+A message is a small tuple, one of those below, and may bring a file descriptor along. It is pickled: both
+sides are the same program. What is large lies in shared memory.
+"""
+
+from __future__ import annotations
+
+import pickle
+import socket
+from array import array
+from typing import Any, NamedTuple
+
+MOST = 128 << 10
+"""Bytes of a message: less than a socket holds, so that who sends does not wait for who is busy."""
+
+
+LEFT = 75
+"""The exit code of a worker that went by itself, because it had nothing to do."""
+
+
+class Lent(NamedTuple):
+    """A new segment, with its descriptor."""
+
+    number: int
+    size: int
+
+
+class Tidy(NamedTuple):
+    """Segments that are not used any more, and such that their maker has closed."""
+
+    returned: list[int]
+    closed: list[int]
+
+
+class Learn(NamedTuple):
+    """A job, as cloudpickle has written it to the front of a segment."""
+
+    job: int
+    segment: int
+    size: int
+
+
+class Forget(NamedTuple):
+    job: int
+
+
+class Run(NamedTuple):
+    """Do a job with the rows of a frame."""
+
+    task: int
+    job: int
+    segment: int
+    size: int
+    first: int  # its number in the stream
+
+
+class Read(NamedTuple):
+    """Give the next rows of the stream that a job opens."""
+
+    task: int
+    job: int
+    limit: int
+
+
+class Done(NamedTuple):
+    """The results as a frame, if there are any, and the pickled error of what comes after them."""
+
+    task: int
+    segment: int | None
+    size: int
+    error: bytes | None
+    seconds: float
+    after: Any = None  # the state of a stream
+
+
+class Closed(Exception):
+    """The other side is gone."""
+
+
+class Channel:
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+
+    @classmethod
+    def pair(cls) -> tuple[Channel, socket.socket]:
+        """One end, and the socket of the other, for a process that is to be started."""
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        return cls(here), there
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self, message: tuple[Any, ...], fd: int | None = None) -> None:
+        data = pickle.dumps(message, 5)
+        assert len(data) <= MOST, f"a message of {len(data):,} bytes"
+        try:
+            socket.send_fds(self._socket, [data], [] if fd is None else [fd])
+        except OSError as error:
+            raise Closed from error
+
+    def receive(self) -> tuple[tuple[Any, ...], int | None]:
+        """The next message, and its descriptor. Waits for it; Closed when none will come."""
+        try:
+            data, ancillary, flags, _ = self._socket.recvmsg(MOST, socket.CMSG_SPACE(_INT))
+        except OSError as error:
+            raise Closed from error
+        if not data:
+            raise Closed
+        assert not flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC), "a message was cut off"
+        fds = array("i")
+        for _, _, found in ancillary:
+            fds.frombytes(found)
+        return pickle.loads(data), fds[0] if fds else None
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+_INT = array("i").itemsize

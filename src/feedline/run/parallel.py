@@ -1,0 +1,200 @@
+"""A job done for the rows of a stream in several places at once, with the results in the order of the rows.
+
+Rows are sent as many at a time as take a few milliseconds: so neither the sending matters, nor the waiting
+for the last of them. Rows whose worker died are sent again, one by one, which tells of which of them it died.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from feedline.block import Block
+from feedline.errors import UsageError, WorkerDied
+from feedline.graph import Context, Cursor, State
+from feedline.graph.alike import Alike
+from feedline.graph.calls import blame
+from feedline.graph.cursor import moved
+from feedline.graph.job import Done, Outcome
+from feedline.run.clock import SECONDS
+
+# What it costs to have a row done elsewhere, in seconds, with some to spare: less is done here.
+_SENDING, _SENDING_BYTE = 10e-6, 0.5e-9
+_TRIAL = 0.01  # seconds, after which that is decided: the first few rows mostly cost their beginning
+_GROWTH = 8  # times the rows of the last task, at most
+_AHEAD = 2  # tasks for each place: the one at work, and the next
+_DEATHS = 2  # of workers at one row, after which it is given up
+
+
+class Ticket(Protocol):
+    """For rows that were sent."""
+
+    @property
+    def seconds(self) -> float:
+        """How long the work took."""
+        ...
+
+    def wait(self) -> Outcome:
+        """The outcome, when it is there. WorkerDied when it never will be."""
+        ...
+
+
+class Team(Protocol):
+    """Several places where one job is done."""
+
+    size: int
+
+    def send(self, rows: Block, first: int) -> Ticket: ...
+
+    def close(self) -> None: ...
+
+
+class _Sent(NamedTuple):
+    rows: Block
+    ticket: Ticket
+    before: State  # of the cursor
+    number: int  # of the first row
+    deaths: int = 0
+
+
+class Parallel:
+    def __init__(
+        self, step: str, team: Team, rows: Cursor, context: Context, larger: Callable[[], Team] | None = None
+    ) -> None:
+        """`larger` makes a team to go on with when the function turns out to be slow."""
+        self._step = step
+        self._team = team
+        self._larger = larger
+        self._rows = rows
+        self._context = context
+        self._alike = Alike(step)
+        self._size = 1  # rows of the next task
+        self._spent = 0.0  # seconds
+        self._fastest = float("inf")  # seconds for a row
+        self._sent: deque[_Sent] = deque()
+        self._ended = False
+        self._failed: Exception | None = None  # of a row, after those that were given
+        self._after: State = rows.state()  # what was given, and the row that failed
+        self._input_failed: Exception | None = None  # after all that was sent
+        self.waited = 0.0
+        self.deaths = 0
+
+    def next(self) -> Done | None:
+        """The results of the next rows; None at the end. A row that fails is raised in its place."""
+        while self._failed is None:
+            self._send_more()
+            if not self._sent:
+                self._raise_of_input()
+                return None
+            sent = self._sent[0]
+            began = time.perf_counter()
+            try:
+                outcome = sent.ticket.wait()
+            except WorkerDied as died:
+                self._send_again(died)
+                continue
+            finally:
+                self.waited += time.perf_counter() - began
+            self._sent.popleft()
+            self._tune(sent, outcome)
+            outcome = self._checked(outcome)
+            if outcome.error is not None:
+                self._fail(sent, outcome.done, outcome.error)
+            elif outcome.done < sent.rows.rows:
+                self._put_first(sent, outcome.done, sent.rows.rows)
+            if outcome.block is not None:
+                after = moved(sent.before, outcome.done)
+                return Done(sent.rows.slice(0, outcome.done), outcome.block, after)
+        error, self._failed = self._failed, None
+        raise error
+
+    def _checked(self, outcome: Outcome) -> Outcome:
+        """Results of another kind than the first are an error of the first of these rows."""
+        try:
+            if outcome.block is not None:
+                self._alike.check(outcome.block)
+        except UsageError as error:
+            return Outcome(None, error)
+        return outcome
+
+    @property
+    def workers(self) -> int:
+        """At present."""
+        return 0 if self._larger is not None else self._team.size
+
+    @property
+    def after_failure(self) -> State:
+        """Of the cursor, after the row whose error was raised."""
+        return self._after
+
+    def _raise_of_input(self) -> None:
+        if self._input_failed is not None:
+            error, self._input_failed = self._input_failed, None
+            self._after = self._rows.state()
+            raise error
+
+    def _send_more(self) -> None:
+        while len(self._sent) < _AHEAD * self._team.size and not self._ended and self._input_failed is None:
+            before, number = self._rows.state(), self._rows.passed
+            try:
+                block = self._rows.peek(self._size)
+            except Exception as error:
+                self._input_failed = error
+                return
+            if block is None:
+                self._ended = True
+                return
+            self._sent.append(_Sent(block, self._team.send(block, number), before, number))
+            self._rows.advance(block.rows)
+
+    def _send_again(self, died: WorkerDied) -> None:
+        self.deaths += 1
+        sent = self._sent.popleft()
+        if sent.rows.rows == 1:
+            if sent.deaths + 1 == _DEATHS:
+                self._fail(sent, 0, died)
+            else:
+                ticket = self._team.send(sent.rows, sent.number)
+                self._sent.appendleft(sent._replace(ticket=ticket, deaths=sent.deaths + 1))
+            return
+        for row in reversed(range(sent.rows.rows)):
+            self._put_first(sent, row, row + 1)
+
+    def _fail(self, sent: _Sent, row: int, error: Exception) -> None:
+        blame(error, self._step, sent.number + row)
+        self._failed, self._after = error, moved(sent.before, row + 1)
+        if row + 1 < sent.rows.rows:
+            self._put_first(sent, row + 1, sent.rows.rows)
+
+    def _put_first(self, sent: _Sent, begin: int, end: int) -> None:
+        rows = sent.rows.slice(begin, end)
+        number = sent.number + begin
+        ticket = self._team.send(rows, number)
+        self._sent.appendleft(_Sent(rows, ticket, moved(sent.before, begin), number))
+
+    def _tune(self, sent: _Sent, outcome: Outcome) -> None:
+        rows = max(1, outcome.done)
+        row_bytes = sent.rows.nbytes // sent.rows.rows
+        if outcome.block is not None:
+            row_bytes = max(row_bytes, outcome.block.nbytes // rows)
+        seconds = sent.ticket.seconds
+        self._fastest = min(self._fastest, seconds / rows)
+        self._spent += seconds
+        is_slow = self._fastest > _SENDING + row_bytes * _SENDING_BYTE
+        if self._larger is not None and is_slow and self._spent > _TRIAL:
+            self._team.close()
+            self._team, self._larger = self._larger(), None
+        wanted = int(SECONDS * rows / max(seconds, 1e-9))
+        self._size = max(1, min(wanted, self._size * _GROWTH, self._context.rows_of(row_bytes)))
+
+    def close(self) -> None:
+        self._sent.clear()
+        self._ended = True
+        self._team.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_team") and not sys.is_finalizing():
+            self.close()

@@ -1,0 +1,207 @@
+"""A worker: a process that does jobs for the one that started it, and ends with it.
+
+It is a fresh interpreter, so it needs nothing of the user's script, and no lock of a library was held when
+it began. Rows come in as frames in shared memory, and results go back so.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import IO, Any
+
+from feedline import _native, frame
+from feedline.block import Block
+from feedline.errors import WorkerError
+from feedline.graph import State, Stream
+from feedline.graph.calls import Collector
+from feedline.run import pickling
+from feedline.run.channel import LEFT, MOST, Channel, Closed, Done, Forget, Learn, Lent, Read, Run, Tidy
+from feedline.run.clock import MOST_SECONDS, deadline
+from feedline.run.memory import Borrower, Lender
+from feedline.run.services import LocalServices
+
+IDLE = 60.0
+"""Seconds without a task after which a worker leaves: its owner starts another one when it needs one."""
+
+
+def main(channel: int, last_words: int) -> None:
+    sock = socket.socket(fileno=channel)
+    _native.exit_with_peer(sock.fileno())
+    words = os.fdopen(last_words, "w", buffering=1, errors="replace")
+    faulthandler.enable(words, all_threads=False)
+    if sys.stderr is not None:
+        sys.stderr = _Tee(sys.stderr, words)
+    # Ctrl-C is for the owner, who ends its workers when it goes.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(Closed):
+        _Worker(Channel(sock)).serve()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    os._exit(LEFT)  # not by way of what users' modules do at exit: the owner may be gone
+
+
+_MOST_WORDS = 64 << 10
+
+
+class _Worker:
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._lender = Lender()
+        self._borrower = Borrower()
+        self._jobs: dict[int, Any] = {}
+        self._streams: dict[int, Stream] = {}
+
+    def serve(self) -> None:
+        """Do what is asked, until nobody asks any more."""
+        waiting = select.poll()
+        waiting.register(self._channel.fileno(), select.POLLIN)
+        while waiting.poll(IDLE * 1000):
+            message, fd = self._channel.receive()
+            if isinstance(message, Run | Read):
+                self._do(message)
+            elif isinstance(message, Lent):
+                assert fd is not None
+                self._borrower.learn(message.number, fd, message.size)
+            elif isinstance(message, Tidy):
+                self._lender.take_back(message.returned)
+                self._borrower.forget(message.closed)
+            elif isinstance(message, Learn):
+                self._jobs[message.job] = self._learned(message)
+            elif isinstance(message, Forget):
+                del self._jobs[message.job]
+                if (stream := self._streams.pop(message.job, None)) is not None:
+                    stream.close()
+                gc.collect()
+
+    def _learned(self, message: Learn) -> Any:
+        try:
+            pickled = self._borrower.borrow(message.segment, message.size).tobytes()
+            return pickling.loads(pickled)
+        except Exception as error:
+            return _Failed(error)
+
+    def _do(self, message: Run | Read) -> None:
+        began = time.perf_counter()
+        after: State = None
+        if isinstance(message, Run):
+            plan, error = self._run(message)
+        else:
+            plan, error, after = self._read(message)
+        number, size = None, 0
+        if plan is not None:
+            segment = self._lender.lend(plan.size)
+            number, size = segment.number, plan.size
+            plan.write(segment.memory)
+            if segment.fd is not None:
+                self._channel.send(Lent(segment.number, segment.size), segment.fd)
+                segment.passed_on()
+        del plan
+        self._tidy()
+        pickled = None if error is None else pickled_error(error)
+        seconds = time.perf_counter() - began
+        self._channel.send(Done(message.task, number, size, pickled, seconds, after))
+
+    def _run(self, message: Run) -> tuple[frame.Plan | None, Exception | None]:
+        """The results, ready to be written, and the error of the row after them."""
+        rows = frame.decode(self._borrower.borrow(message.segment, message.size))
+        try:
+            results, error = self._jobs[message.job].run(rows, message.first, deadline(MOST_SECONDS))
+            return results.plan() if len(results) else None, error
+        except Exception as unfit:  # what was returned can only be used where it was made
+            return None, unfit
+        except BaseException as left:
+            return None, WorkerError(f"the function wanted to end the process, by {left!r}.")
+
+    def _read(self, message: Read) -> tuple[frame.Plan | None, Exception | None, State]:
+        """The next block of a stream, or its error, and the state after that."""
+        block, error, after = None, None, None
+        try:
+            stream = self._streams.get(message.job)
+            if stream is None:
+                stream = self._streams[message.job] = self._open(self._jobs[message.job])
+            try:
+                block = stream.next(message.limit)
+            except Exception as failed:
+                error = failed
+            after = stream.state()
+            return None if block is None else frame.Plan.of(block), error, after
+        except Exception as failed:  # it cannot be opened, or what it gives can only be used here
+            return None, failed, after
+        except BaseException as left:
+            return None, WorkerError(f"the function wanted to end the process, by {left!r}."), after
+
+    def _open(self, opening: Any) -> Stream:
+        if isinstance(opening, _Failed):
+            raise opening.error
+        stream: Stream = opening.open(replace(opening.context, services=LocalServices()))
+        return stream
+
+    def _tidy(self) -> None:
+        returned, closed = self._borrower.returned(), self._lender.closed()
+        if returned or closed:
+            self._channel.send(Tidy(returned, closed))
+
+
+class _Failed:
+    """A job that could not be loaded: a module of the user's is not to be found here, say."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def run(self, rows: Block, first: int, late: Callable[[], bool]) -> tuple[Collector, Exception | None]:
+        return Collector("nothing"), self.error
+
+
+def pickled_error(error: Exception) -> bytes:
+    """The error for the other side: as it is, if that is possible, and with where it was raised here."""
+    if trace := _trace(error):
+        error.add_note(f"  in a worker:\n{trace}")
+    try:
+        pickled = pickling.dumps(error)
+        pickling.loads(pickled)
+        if len(pickled) < MOST // 2:
+            return pickled
+    except Exception:
+        pass  # it holds what cannot be pickled, or is made with other arguments than it keeps
+    told = WorkerError(f"{type(error).__name__}: {error}"[: MOST // 8])
+    for note in getattr(error, "__notes__", ()):
+        told.add_note(note[-MOST // 16 :])
+    return pickling.dumps(told)
+
+
+def _trace(error: Exception) -> str:
+    """From the user's function on."""
+    package = os.path.dirname(os.path.dirname(__file__))
+    frames = traceback.extract_tb(error.__traceback__)
+    while frames and frames[0].filename.startswith(package):
+        frames.pop(0)
+    return "".join(traceback.format_list(frames)).rstrip()
+
+
+class _Tee:
+    """A stream whose text goes to a second one too, for the owner, if this process should die."""
+
+    def __init__(self, stream: IO[str], words: IO[str]) -> None:
+        self._stream, self._words = stream, words
+
+    def write(self, text: str) -> int:
+        if self._words.tell() > _MOST_WORDS:
+            self._words.seek(0)
+            self._words.truncate()
+        self._words.write(text)
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

@@ -1,0 +1,156 @@
+"""Streams that workers run: generators in several processes, and the datasets of interleave."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from feedline import Dataset, Shard, UsageError, WorkerDied
+from feedline.testing import Failed, assert_same, check_errors, check_laws
+
+
+def numbers(count, shard):
+    for number in range(shard.index, count, shard.count):
+        yield {"number": number, "square": np.full(number % 3, number**2), "text": "x" * number}
+
+
+def test_workers_yield_the_parts_of_a_generator_by_turns():
+    found = list(Dataset.from_generator(numbers, (20,), workers=3))
+    assert [int(element["number"]) for element in found] == list(range(20))
+    assert found[7]["text"] == b"x" * 7
+
+
+def test_generators_in_workers_obey_the_laws():
+    check_laws(lambda _: Dataset.from_generator(numbers, (9,), workers=2), Dataset.range(1))
+
+
+def test_each_worker_is_a_process_of_its_own():
+    def pids(shard):
+        assert shard == Shard(shard.index, 2)
+        for _ in range(5):
+            yield os.getpid()
+
+    found = [int(pid) for pid in Dataset.from_generator(pids, workers=2)]
+    assert found == found[:2] * 5
+    assert len({os.getpid(), *found}) == 3
+
+
+def test_parts_of_different_lengths_all_come():
+    def uneven(shard):
+        for number in range(10 * shard.index):
+            yield shard.index * 100 + number
+
+    found = [int(x) for x in Dataset.from_generator(uneven, workers=3)]
+    assert sorted(found) == [*range(100, 110), *range(200, 220)]
+    assert found[:4] == [100, 200, 101, 201]
+
+
+def test_a_generator_that_never_ends():
+    def endless(shard):
+        number = shard.index
+        while True:
+            yield number
+            number += shard.count
+
+    ds = Dataset.from_generator(endless, workers=2)
+    for _ in range(3):
+        assert [int(x) for x in islice(ds, 50)] == list(range(50))
+
+
+def test_an_error_comes_in_its_place():
+    def fails(shard):
+        yield shard.index
+        raise Failed(f"shard {shard.index}")
+
+    rows = iter(Dataset.from_generator(fails, workers=2))
+    assert [int(next(rows)), int(next(rows))] == [0, 1]
+    for index in range(2):
+        with pytest.raises(Failed, match=f"shard {index}") as caught:
+            next(rows)
+        assert "at element 1 of the generator" in "\n".join(caught.value.__notes__)
+    assert list(rows) == []
+
+
+def test_a_signature_is_kept_to():
+    from feedline.spec import ArraySpec
+
+    def halves(shard):
+        yield from (shard.index / 2, 2)
+
+    signature = ArraySpec((), np.float64)
+    ds = Dataset.from_generator(halves, output_signature=signature, workers=2)
+    assert ds.element_spec == signature
+    assert [x.dtype for x in ds] == [np.float64] * 4
+
+
+def test_a_killed_worker_is_replaced_and_nothing_is_lost():
+    def slow(shard):
+        for number in range(shard.index, 300, shard.count):
+            time.sleep(0.001)
+            yield number, os.getpid()
+
+    found, killed = [], 0
+    for number, pid in Dataset.from_generator(slow, workers=2):
+        found.append(int(number))
+        if number in (50, 51, 200):
+            os.kill(int(pid), signal.SIGKILL)
+            killed += 1
+    assert found == list(range(300))
+    assert killed == 3
+
+
+def test_a_generator_that_kills_its_worker_is_given_up():
+    def fatal(shard):
+        yield shard.index
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    rows = iter(Dataset.from_generator(fatal, workers=1))
+    assert int(next(rows)) == 0
+    with pytest.raises(WorkerDied, match="SIGKILL"):
+        next(rows)
+
+
+def load(number):
+    time.sleep(0.005)  # as reading a file would take
+    return Dataset.from_tensor_slices({"x": np.arange(number, number + 4), "pid": np.full(4, os.getpid())})
+
+
+def test_interleave_calls_slow_functions_in_workers():
+    def make(**how):
+        return Dataset.range(0, 60, 10).interleave(load, cycle_length=3, block_length=2, **how)
+
+    found = list(make(num_parallel_calls=2))
+    assert_same([one["x"] for one in found], [one["x"] for one in make()], "in workers")
+    # The first dataset shows that it is worth it.
+    pids = [int(one["pid"]) for one in found]
+    assert len(set(pids)) > 1
+
+
+def test_interleave_in_workers_obeys_the_laws():
+    def values(number):
+        time.sleep(0.003)
+        return Dataset.range(number, number + 3).map(lambda x: (x, "text"))
+
+    check_laws(lambda ds: ds.interleave(values, cycle_length=2, num_parallel_calls=2), Dataset.range(5))
+
+
+def test_errors_of_datasets_in_workers_come_in_their_place():
+    def values(number):
+        def fail(x):
+            if x == 1:
+                raise Failed(f"dataset {number}")
+            return x + 10 * number
+
+        return Dataset.range(3).map(fail)
+
+    check_errors(lambda ds: ds.interleave(values, cycle_length=2, num_parallel_calls=2), Dataset.range(8))
+
+
+def test_workers_must_be_a_number():
+    with pytest.raises(UsageError, match=r"from_generator\(workers='two'\)"):
+        Dataset.from_generator(numbers, (3,), workers="two")
