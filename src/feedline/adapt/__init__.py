@@ -1,0 +1,6 @@
+"""To the frameworks: one file each. A framework is imported when its adapter is asked for, and not before.
+
+tf, keras, torch, jax    what `Dataset.to_tf()` and its like give
+resume, progress         `feedline.keras.ResumeCallback`, and what it knows of the data
+environment              which shard is this process's
+"""
