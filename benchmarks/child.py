@@ -40,7 +40,7 @@ def measure(
     """One checked pass, then timed ones: at least two and for `seconds`, unless one alone is LONG."""
     question = import_module(f"benchmarks.{question_name}")
     function = getattr(import_module(f"benchmarks.{question_name}.{rival}"), question.FUNCTION)
-    workload = workloads.load(workload_name, files)
+    workload = getattr(question, "load", workloads.load)(workload_name, files)
     subject = question.prepare(workload)
 
     question.check(function(subject, **settings), workload)
