@@ -13,7 +13,7 @@ images[labels == 1, 4:12, 4:12] += 2  # a bright square in the middle
 
 
 def augment(image, label):
-    """No tracing: this is called with arrays, in several processes. fl.rng() draws the same in each of them."""
+    """No tracing: this is called with arrays, in several processes; fl.rng() draws the same in each."""
     if fl.rng().random() < 0.5:
         image = image[:, ::-1]
     down, right = fl.rng().integers(0, 5, 2)

@@ -271,6 +271,13 @@ def as_batch(column: Column) -> Any:
     return column
 
 
+def is_writable(column: Column) -> bool:
+    """May who gets a row change it? Of strings they get copies."""
+    if isinstance(column, np.ndarray):
+        return column.flags.writeable
+    return not isinstance(column, Ragged) or is_writable(column._values)
+
+
 def nbytes(column: Column) -> int:
     """The bytes of its rows; of Objects, as far as they are known."""
     if isinstance(column, np.ndarray):

@@ -201,8 +201,10 @@ def write_preamble(frame: Array, header_size: int, total: int) -> None:
     _PREAMBLE.pack_into(frame.data, 0, *fields)
 
 
-def decode(buffer: Any) -> Block:
-    """The block of a frame, as read-only views of the buffer, which lives as long as they do.
+def decode(buffer: Any, writable: bool = False) -> Block:
+    """The block of a frame, as views of the buffer, which lives as long as they do.
+
+    They can be written to if `writable`, and the buffer is.
 
     A buffer that does not begin at a 64-byte boundary, as that of a bytes object, is copied first.
     """
@@ -219,8 +221,9 @@ def decode(buffer: Any) -> Block:
     if not _native.is_aligned(frame):
         frame, unaligned = empty(frame.shape, frame.dtype), frame
         frame[...] = unaligned
-    frame = frame.view()
-    frame.flags.writeable = False
+    if not writable:
+        frame = frame.view()
+        frame.flags.writeable = False
     reader = _Reader(frame, _boundary(_PREAMBLE.size + header_size))
     columns = [reader.column(part, header.rows) for part in header.columns]
     if reader.at != len(frame):

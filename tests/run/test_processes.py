@@ -83,14 +83,24 @@ def test_another_dtype_later_is_refused(how):
     assert [int(x) for x in rows] == list(range(32, 50))
 
 
-def test_what_a_function_writes_into_its_arguments_stays_in_the_worker():
-    data = np.zeros((20, 3))
-
+@each_executor
+def test_a_function_may_write_where_it_might_in_this_process(how):
     def add(x):
-        return x + 1
+        x += 1
+        return x
 
-    assert_same(list(Dataset.from_tensor_slices(data).map(add, 2)), list(data + 1), "")
+    made = Dataset.range(20).map(lambda x: np.full(3, x))
+    assert_same(list(made.map(add, **how)), list(made.map(add)), "")
+    data = np.zeros((20, 3))
+    with pytest.raises(ValueError, match="read-only"):
+        list(Dataset.from_tensor_slices(data).map(add, **how))
     assert not data.any()
+
+
+@each_executor
+def test_results_may_be_written_to(how):
+    for x in Dataset.range(20).map(lambda x: np.full(3, x), **how):
+        x += 1
 
 
 class Odd(Exception):

@@ -53,6 +53,7 @@ class Run(NamedTuple):
     segment: int
     size: int
     first: int  # its number in the stream
+    writable: bool  # may the function change them?
 
 
 class Read(NamedTuple):

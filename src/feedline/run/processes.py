@@ -26,6 +26,7 @@ import numpy as np
 
 from feedline import frame
 from feedline.block import Block
+from feedline.column import is_writable
 from feedline.errors import UsageError, WorkerDied, WorkerError
 from feedline.graph import State
 from feedline.graph.job import Job, Outcome
@@ -76,6 +77,7 @@ class RunTask(Task):
     def __init__(self, crew: Crew, job: SentJob, rows: Block, first: int) -> None:
         super().__init__(crew, job)
         self.plan = frame.Plan.of(rows)
+        self.writable = all(map(is_writable, rows.columns))
         self.first = first  # the number of the first of them
 
 
@@ -185,7 +187,8 @@ class Worker:
             return
         segment = self._lender.lend(task.plan.size)
         task.plan.write(segment.memory)
-        self.channel.send(Run(self._sent, job.number, self._told(segment), task.plan.size, task.first))
+        where = self._told(segment), task.plan.size
+        self.channel.send(Run(self._sent, job.number, *where, task.first, task.writable))
 
     def _told(self, segment: Segment) -> int:
         if segment.fd is not None:
@@ -216,7 +219,8 @@ class Worker:
         elif isinstance(message, Done):
             block = None
             if message.segment is not None:
-                block = frame.decode(self._borrower.borrow(message.segment, message.size))
+                # The memory is the consumer's until its arrays die, as that of other blocks is.
+                block = frame.decode(self._borrower.borrow(message.segment, message.size), writable=True)
             error = None if message.error is None else _error_of(message.error)
             number, task = self.tasks.popleft()
             assert number == message.task

@@ -115,7 +115,7 @@ class _Worker:
 
     def _run(self, message: Run) -> tuple[frame.Plan | None, Exception | None]:
         """The results, ready to be written, and the error of the row after them."""
-        rows = frame.decode(self._borrower.borrow(message.segment, message.size))
+        rows = frame.decode(self._borrower.borrow(message.segment, message.size), message.writable)
         try:
             results, error = self._jobs[message.job].run(rows, message.first, deadline(MOST_SECONDS))
             return results.plan() if len(results) else None, error
