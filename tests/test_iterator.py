@@ -291,7 +291,8 @@ def test_a_state_taken_in_one_process_is_resumed_in_another():
 def test_a_program_may_end_with_an_iterator_at_work():
     script = """
 from feedline import Dataset
-rows = iter(Dataset.range(10**9).shuffle(100).prefetch(50).map(lambda x: x + 1).prefetch(2))
+numbers = Dataset.range(10**9).shuffle(100).prefetch(50).map(lambda x: x + 1, num_parallel_calls=2)
+rows = iter(numbers.prefetch(2))
 print(next(rows) > 0)
 """
     command = [sys.executable, "-c", script]
@@ -312,6 +313,8 @@ STEPS = {
     "bucket": lambda ds: ds.map(lambda x: np.ones(x % 5)).bucket_by_sequence_length(len, [2, 4], [3, 3, 3]),
     "cache": lambda ds: ds.cache().repeat(2).batch(3),
     "prefetch": lambda ds: ds.prefetch(3).batch(3),
+    "processes": lambda ds: ds.map(lambda x: x + 1, num_parallel_calls=2),
+    "threads": lambda ds: ds.map(lambda x: x + 1, num_parallel_calls=2, executor="thread"),
 }
 
 

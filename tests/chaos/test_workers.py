@@ -142,3 +142,29 @@ def test_a_function_that_never_returns_does_not_keep_the_next_iteration():
     ds = Dataset.range(40).map(endless, 2)
     for epoch in range(3):
         assert [int(x) for x in islice(ds, 4)] == [0, 1, 2, 3], epoch
+
+
+def test_interrupts_at_any_moment_lose_nothing_and_repeat_nothing():
+    def slow(x):
+        end = time.perf_counter() + 0.0005
+        while time.perf_counter() < end:
+            pass
+        return x, np.full(500, x)
+
+    rows = iter(Dataset.range(3000).map(slow, 2))
+    moments = np.random.default_rng(1)
+    found, interrupts = [], 0
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        while True:
+            signal.setitimer(signal.ITIMER_REAL, 0.3 + moments.random() / 2)
+            try:
+                found.extend(rows)  # what came in front of an interrupt is kept
+                break
+            except KeyboardInterrupt:
+                interrupts += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert [int(x) for x, _ in found] == list(range(3000))
+    assert interrupts > 1
