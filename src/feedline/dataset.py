@@ -14,7 +14,7 @@ import numpy as np
 from feedline import ops
 from feedline.errors import UsageError
 from feedline.explain import Stats, explain, stats
-from feedline.graph import INFINITE, Context, Cursor, Node, Site, fingerprint, tree
+from feedline.graph import INFINITE, Context, Cursor, Node, Site, fingerprint, random_nodes, tree
 from feedline.graph.arguments import AUTOTUNE, check_calls, check_executor, check_workers
 from feedline.iterator import DatasetIterator
 from feedline.records.features import normalize
@@ -665,7 +665,9 @@ class Dataset:
             _epochs[node] = max(_epochs.get(node, 0), epoch + 1)
 
     def _with_epochs(self) -> list[Node]:
-        return [node for node in tree(self._node) if node.has_epochs]
+        """The random steps; and the last one, if functions before it may draw random numbers."""
+        random: list[Node] = [*random_nodes(self._node)]
+        return [*random, self._node] if any(node.has_epochs for node in tree(self._node)) else random
 
     def as_numpy_iterator(self) -> DatasetIterator:
         """The same as `iter(dataset)`: elements are NumPy already."""

@@ -15,8 +15,6 @@ from feedline.graph.seeds import key_of
 class RandomNode(Node):
     """A step with random numbers. Without a seed of the user's it draws one for itself."""
 
-    has_epochs = True
-
     seed: int | None = field(kw_only=True)
     drawn_seed: int = field(default_factory=lambda: secrets.randbits(63), kw_only=True, compare=False)
 

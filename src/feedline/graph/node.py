@@ -44,7 +44,7 @@ class Node(ABC):
     # Does it call a user's function?
     runs_python: ClassVar[bool] = False
 
-    # Does what it gives depend on how often it was begun?
+    # May a function of the user's draw other numbers in it each time?
     has_epochs: ClassVar[bool] = False
 
     site: Site | None = field(default=None, kw_only=True, compare=False, repr=False)
