@@ -285,8 +285,12 @@ def _hire() -> Worker:
             worker = _idle.pop() if _idle else None
         if worker is None:
             return Worker()
-        if worker.becomes_free():
-            return worker
+        try:
+            if worker.becomes_free():
+                return worker
+        except BaseException:
+            worker.close()
+            raise
         worker.close()
 
 
