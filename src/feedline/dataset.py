@@ -387,6 +387,7 @@ class Dataset:
         """The elements of the datasets that `map_func` returns, by turns: `block_length` of each.
 
         `cycle_length` of them are at work at a time; as many as there are cores when it is None or AUTOTUNE.
+        With `num_parallel_calls`, so many worker processes make and run them, if the first shows it to pay.
 
         >>> [int(x) for x in Dataset.range(2).interleave(lambda i: Dataset.range(i * 10, i * 10 + 3), 2)]
         [0, 10, 1, 11, 2, 12]
@@ -667,7 +668,7 @@ class Dataset:
     def _with_epochs(self) -> list[Node]:
         """The random steps; and the last one, if functions before it may draw random numbers."""
         random: list[Node] = [*random_nodes(self._node)]
-        return [*random, self._node] if any(node.has_epochs for node in tree(self._node)) else random
+        return [*random, self._node] if any(node.may_draw for node in tree(self._node)) else random
 
     def as_numpy_iterator(self) -> DatasetIterator:
         """The same as `iter(dataset)`: elements are NumPy already."""

@@ -45,9 +45,8 @@ class Job(Protocol):
 
 
 class Done(NamedTuple):
-    """Rows, and what became of them."""
+    """What became of some rows."""
 
-    rows: Block
     results: Block
     after: State  # of the cursor that they came from
 

@@ -45,7 +45,7 @@ class Node(ABC):
     runs_python: ClassVar[bool] = False
 
     # May a function of the user's draw other numbers in it each time?
-    has_epochs: ClassVar[bool] = False
+    may_draw: ClassVar[bool] = False
 
     site: Site | None = field(default=None, kw_only=True, compare=False, repr=False)
 

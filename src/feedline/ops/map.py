@@ -22,7 +22,7 @@ class Map(Node):
     executor: str | None = field(default=None, compare=False)
 
     runs_python = True
-    has_epochs = True  # its function may call rng()
+    may_draw = True  # its function may call rng()
 
     def __post_init__(self) -> None:
         check_function(self, "function")

@@ -107,7 +107,7 @@ class Parallel:
                 self._put_first(sent, outcome.done, sent.rows.rows)
             if outcome.block is not None:
                 after = moved(sent.before, outcome.done)
-                return Done(sent.rows.slice(0, outcome.done), outcome.block, after)
+                return Done(outcome.block, after)
         error, self._failed = self._failed, None
         raise error
 

@@ -30,8 +30,8 @@ from feedline.column import is_writable
 from feedline.errors import UsageError, WorkerDied, WorkerError
 from feedline.graph import State
 from feedline.graph.job import Job, Outcome
-from feedline.run.channel import LEFT, Channel, Closed, Done, Forget, Learn, Lent, Read, Run, Tidy
-from feedline.run.memory import Borrower, Lender, Segment
+from feedline.run.channel import LEFT, Channel, Closed, Done, Forget, Learn, Read, Run
+from feedline.run.exchange import Exchange
 
 # Not `-m`: the modules must be looked for where this process does before the first is imported.
 _START = """
@@ -156,8 +156,7 @@ class Worker:
         finally:
             there.close()
         self.tasks: deque[tuple[int, Task]] = deque()  # with their numbers, in the order of sending
-        self._lender = Lender()
-        self._borrower = Borrower()
+        self._exchange = Exchange(self.channel)
         self._jobs: set[int] = set()
         self._sent = 0
         self.streams = 0  # that it was given to run
@@ -175,31 +174,20 @@ class Worker:
         assert isinstance(task, RunTask | ReadTask)
         self._sent += 1
         self.tasks.append((self._sent, task))
-        self._tidy()
+        self._exchange.tidy()
         job = task.job
         if job.number not in self._jobs:
             self._jobs.add(job.number)
-            segment = self._lender.lend(len(job.pickled))
+            segment = self._exchange.lend(len(job.pickled))
             segment.memory[: len(job.pickled)] = np.frombuffer(job.pickled, np.uint8)
-            self.channel.send(Learn(job.number, self._told(segment), len(job.pickled)))
+            self.channel.send(Learn(job.number, segment.number, len(job.pickled)))
         if isinstance(task, ReadTask):
             self.channel.send(Read(self._sent, job.number, task.limit))
             return
-        segment = self._lender.lend(task.plan.size)
+        segment = self._exchange.lend(task.plan.size)
         task.plan.write(segment.memory)
-        where = self._told(segment), task.plan.size
+        where = segment.number, task.plan.size
         self.channel.send(Run(self._sent, job.number, *where, task.first, task.writable))
-
-    def _told(self, segment: Segment) -> int:
-        if segment.fd is not None:
-            self.channel.send(Lent(segment.number, segment.size), segment.fd)
-            segment.passed_on()
-        return segment.number
-
-    def _tidy(self) -> None:
-        returned, closed = self._borrower.returned(), self._lender.closed()
-        if returned or closed:
-            self.channel.send(Tidy(returned, closed))
 
     def forget(self, job: SentJob) -> None:
         if job.number in self._jobs:
@@ -209,18 +197,12 @@ class Worker:
 
     def receive(self) -> None:
         """Take one message in. Closed when it is gone."""
-        message, fd = self.channel.receive()
-        if isinstance(message, Lent):
-            assert fd is not None
-            self._borrower.learn(message.number, fd, message.size)
-        elif isinstance(message, Tidy):
-            self._lender.take_back(message.returned)
-            self._borrower.forget(message.closed)
-        elif isinstance(message, Done):
+        message = self._exchange.receive()
+        if isinstance(message, Done):
             block = None
             if message.segment is not None:
                 # The memory is the consumer's until its arrays die, as that of other blocks is.
-                block = frame.decode(self._borrower.borrow(message.segment, message.size), writable=True)
+                block = frame.decode(self._exchange.borrow(message.segment, message.size), writable=True)
             error = None if message.error is None else _error_of(message.error)
             number, task = self.tasks.popleft()
             assert number == message.task
@@ -261,8 +243,7 @@ class Worker:
         """End it. What it has lent stays as long as there are arrays over it."""
         self._process.kill()
         self._process.wait()
-        self.channel.close()
-        self._lender.close()
+        self._exchange.close()
         os.close(self._words)
 
 

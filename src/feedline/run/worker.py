@@ -26,9 +26,9 @@ from feedline.errors import WorkerError
 from feedline.graph import State, Stream
 from feedline.graph.calls import Collector
 from feedline.run import pickling
-from feedline.run.channel import LEFT, MOST, Channel, Closed, Done, Forget, Learn, Lent, Read, Run, Tidy
+from feedline.run.channel import LEFT, MOST, Channel, Closed, Done, Forget, Learn, Read, Run
 from feedline.run.clock import MOST_SECONDS, deadline
-from feedline.run.memory import Borrower, Lender
+from feedline.run.exchange import Exchange
 from feedline.run.services import LocalServices
 
 IDLE = 60.0
@@ -58,8 +58,7 @@ _MOST_WORDS = 64 << 10
 class _Worker:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._lender = Lender()
-        self._borrower = Borrower()
+        self._exchange = Exchange(channel)
         self._jobs: dict[int, Any] = {}
         self._streams: dict[int, Stream] = {}
 
@@ -68,15 +67,9 @@ class _Worker:
         waiting = select.poll()
         waiting.register(self._channel.fileno(), select.POLLIN)
         while waiting.poll(IDLE * 1000):
-            message, fd = self._channel.receive()
+            message = self._exchange.receive()
             if isinstance(message, Run | Read):
                 self._do(message)
-            elif isinstance(message, Lent):
-                assert fd is not None
-                self._borrower.learn(message.number, fd, message.size)
-            elif isinstance(message, Tidy):
-                self._lender.take_back(message.returned)
-                self._borrower.forget(message.closed)
             elif isinstance(message, Learn):
                 self._jobs[message.job] = self._learned(message)
             elif isinstance(message, Forget):
@@ -87,7 +80,7 @@ class _Worker:
 
     def _learned(self, message: Learn) -> Any:
         try:
-            pickled = self._borrower.borrow(message.segment, message.size).tobytes()
+            pickled = self._exchange.borrow(message.segment, message.size).tobytes()
             return pickling.loads(pickled)
         except Exception as error:
             return _Failed(error)
@@ -101,21 +94,18 @@ class _Worker:
             plan, error, after = self._read(message)
         number, size = None, 0
         if plan is not None:
-            segment = self._lender.lend(plan.size)
+            segment = self._exchange.lend(plan.size)
             number, size = segment.number, plan.size
             plan.write(segment.memory)
-            if segment.fd is not None:
-                self._channel.send(Lent(segment.number, segment.size), segment.fd)
-                segment.passed_on()
         del plan
-        self._tidy()
+        self._exchange.tidy()
         pickled = None if error is None else pickled_error(error)
         seconds = time.perf_counter() - began
         self._channel.send(Done(message.task, number, size, pickled, seconds, after))
 
     def _run(self, message: Run) -> tuple[frame.Plan | None, Exception | None]:
         """The results, ready to be written, and the error of the row after them."""
-        rows = frame.decode(self._borrower.borrow(message.segment, message.size), message.writable)
+        rows = frame.decode(self._exchange.borrow(message.segment, message.size), message.writable)
         try:
             results, error = self._jobs[message.job].run(rows, message.first, deadline(MOST_SECONDS))
             return results.plan() if len(results) else None, error
@@ -147,11 +137,6 @@ class _Worker:
             raise opening.error
         stream: Stream = opening.open(replace(opening.context, services=LocalServices()))
         return stream
-
-    def _tidy(self) -> None:
-        returned, closed = self._borrower.returned(), self._lender.closed()
-        if returned or closed:
-            self._channel.send(Tidy(returned, closed))
 
 
 class _Failed:

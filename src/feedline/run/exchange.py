@@ -1,0 +1,54 @@
+"""One end of the way between a process and its worker: messages, and segments that are lent both ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from feedline.run.channel import Channel, Lent, Tidy
+from feedline.run.memory import Borrower, Lender, Segment
+
+
+class Exchange:
+    """Closed is raised by all of them when the other side is gone."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self._lender = Lender()
+        self._borrower = Borrower()
+
+    def lend(self, size: int) -> Segment:
+        """Memory to be filled, which the other side has been told of."""
+        segment = self._lender.lend(size)
+        if segment.fd is not None:
+            self.channel.send(Lent(segment.number, segment.size), segment.fd)
+            segment.passed_on()
+        return segment
+
+    def borrow(self, number: int, size: int) -> np.ndarray[Any, Any]:
+        """What the other side has written to the front of a segment."""
+        return self._borrower.borrow(number, size)
+
+    def tidy(self) -> None:
+        """Give back what is not used any more."""
+        returned, closed = self._borrower.returned(), self._lender.closed()
+        if returned or closed:
+            self.channel.send(Tidy(returned, closed))
+
+    def receive(self) -> tuple[Any, ...] | None:
+        """The next message; None when it was about segments."""
+        message, fd = self.channel.receive()
+        if isinstance(message, Lent):
+            assert fd is not None
+            self._borrower.learn(message.number, fd, message.size)
+            return None
+        if isinstance(message, Tidy):
+            self._lender.take_back(message.returned)
+            self._borrower.forget(message.closed)
+            return None
+        return message
+
+    def close(self) -> None:
+        self.channel.close()
+        self._lender.close()
