@@ -29,7 +29,7 @@ def caller(function: Callable[..., Any]) -> Callable[[Any], Any]:
     return lambda element: function(*element) if type(element) is tuple else function(element)
 
 
-def tells(predicate: Callable[..., Any], node: Node) -> Callable[[Any], bool]:
+def tells(predicate: Callable[..., Any], step: str) -> Callable[[Any], bool]:
     """The function of one element that must say True or False."""
     call = caller(predicate)
 
@@ -40,7 +40,7 @@ def tells(predicate: Callable[..., Any], node: Node) -> Callable[[Any], bool]:
         if isinstance(said, np.bool_ | np.ndarray) and said.dtype == np.bool_ and said.shape == ():
             return bool(said)
         raise UsageError(
-            f"{node.name}: the predicate must return True or False, not {type(said).__name__}.\n"
+            f"{step}: the predicate must return True or False, not {type(said).__name__}.\n"
             "  Of an array, say which you mean: .any() or .all()."
         )
 

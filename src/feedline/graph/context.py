@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from feedline.block import Block
-from feedline.graph.arguments import AUTOTUNE
 from feedline.graph.job import Doing, Job, Opener
 from feedline.graph.node import Node
 from feedline.graph.stream import Indices, State, Stream
@@ -71,7 +70,7 @@ class Context:
     block_bytes: int = 4 << 20  # what is copied into blocks is cut at about so many
     siblings: int = 1  # streams like this one that are at work at the same time
     rows_are_picked: bool = False  # out of the blocks, by the next step, instead of being looked at in order
-    workers: int = AUTOTUNE  # processes and threads that steps may have at work; 0: none
+    workers: int | None = None  # places at once for users' functions, at most; None: as their steps say
     seeds: Mapping[Node, int] = field(default_factory=dict)  # drawn when the iteration began, elsewhere
 
     def open(self, node: Node, state: State = None) -> Stream:
@@ -86,6 +85,12 @@ class Context:
 
     def at_epoch(self, epoch: tuple[int, ...]) -> Context:
         return replace(self, epoch=epoch)
+
+    def places(self, asked: int | None) -> int | None:
+        """In how many places at once a step should work that was asked for so many; None: in one, here."""
+        if self.workers == 0:
+            return None
+        return self.workers if asked is None else asked
 
     def within(self, number: int) -> Context:
         """The context of the `number`th iteration inside of this one."""

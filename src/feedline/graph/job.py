@@ -47,7 +47,8 @@ class Job(Protocol):
 class Done(NamedTuple):
     """What became of some rows."""
 
-    results: Block
+    rows: Block
+    results: Block  # one for each
     after: State  # of the cursor that they came from
 
 

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from feedline.block import Block
 from feedline.graph import Context, Cursor, Node, State, Stream
 from feedline.graph.calls import Collector, blame
-from feedline.graph.job import Job
+from feedline.graph.job import Done, Job
 
 
 class EachStream(Stream):
@@ -47,16 +47,26 @@ class EachStream(Stream):
 
 
 class ParallelStream(Stream):
-    """The results of a job that is done elsewhere, in `calls` places at once."""
+    """The results of a job that is done in several places at once."""
 
     def __init__(
-        self, job: Job, context: Context, input: Node, state: State, calls: int, executor: str | None
+        self,
+        job: Job,
+        context: Context,
+        input: Node,
+        state: State,
+        places: int,
+        executor: str | None = None,
     ) -> None:
         self._rows = Cursor(context, input, state)
         self._state = self._rows.state()
-        self._doing = context.services.parallel(job, self._rows, context, calls, executor)
+        self._doing = context.services.parallel(job, self._rows, context, places, executor)
 
     def next(self, limit: int) -> Block | None:
+        done = self._next_done()
+        return None if done is None else done.results
+
+    def _next_done(self) -> Done | None:
         try:
             done = self._doing.next()
         except Exception:
@@ -65,10 +75,9 @@ class ParallelStream(Stream):
         finally:
             self.waited, self.deaths = self._doing.waited, self._doing.deaths
             self.workers = self._doing.workers
-        if done is None:
-            return None
-        self._state = done.after
-        return done.results
+        if done is not None:
+            self._state = done.after
+        return done
 
     def state(self) -> State:
         return self._state

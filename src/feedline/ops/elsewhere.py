@@ -17,7 +17,7 @@ class Elsewhere(Node):
     maker: Callable[..., Any]  # of an element, gives a Dataset
     element: Any
     number: int  # of the element, for messages
-    workers: int  # among which one is chosen
+    workers: int | None  # among which one is chosen, if the step was asked for them
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -45,6 +45,7 @@ class Elsewhere(Node):
         return peek(self) if peek else None
 
     def open(self, context: Context, state: State) -> Stream:
-        if context.workers:
-            return context.services.remote(self, context, state, self.workers)
-        return context.open(self.made(), state)
+        places = context.places(self.workers)
+        if places is None:
+            return context.open(self.made(), state)
+        return context.services.remote(self, context, state, places)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from feedline.block import Block
-from feedline.graph import UNKNOWN, Context, Cursor, Node, Peek, State, Stream
+from feedline.graph import UNKNOWN, Context, Cursor, Indices, Node, Peek, State, Stream
 from feedline.graph.arguments import check_function
-from feedline.graph.calls import blame, tells
+from feedline.graph.calls import Collector, blame, tells
+from feedline.ops.each import ParallelStream
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +32,46 @@ class Filter(Node):
         return self.input.spec(peek)
 
     def open(self, context: Context, state: State) -> Stream:
-        return _FilterStream(self, context, state)
+        places = context.places(None)
+        if places is None:
+            return _FilterStream(self, context, state)
+        job = _Tells(self.predicate, self.name, str(self))
+        return _ParallelFilterStream(job, context, self.input, state, places)
+
+
+def _chosen(block: Block, kept: Sequence[int] | Indices) -> Block:
+    return block if len(kept) == block.rows else block.take(kept)
+
+
+@dataclass(frozen=True)
+class _Tells:
+    """What the predicate says of each of some rows. The rows themselves stay where they are."""
+
+    function: Callable[..., Any]
+    name: str
+    step: str
+
+    def run(self, rows: Block, first: int, late: Callable[[], bool]) -> tuple[Collector, Exception | None]:
+        said = Collector(self.step)
+        keeps = tells(self.function, self.name)
+        try:
+            for element in rows:
+                said.add(np.bool_(keeps(element)))
+                if late():
+                    break
+        except Exception as error:
+            return said, error
+        return said, None
+
+
+class _ParallelFilterStream(ParallelStream):
+    def next(self, limit: int) -> Block | None:
+        while (done := self._next_done()) is not None:
+            (said,) = done.results.columns
+            kept = np.flatnonzero(np.asarray(said))
+            if len(kept):
+                return _chosen(done.rows, kept)
+        return None
 
 
 class _FilterStream(Stream):
@@ -37,7 +79,7 @@ class _FilterStream(Stream):
         self._node = node
         self._context = context
         self._rows = Cursor(context, node.input, state)
-        self._keeps = tells(node.predicate, node)
+        self._keeps = tells(node.predicate, node.name)
 
     def next(self, limit: int) -> Block | None:
         late = self._context.services.deadline()
@@ -54,17 +96,14 @@ class _FilterStream(Stream):
                 if kept:
                     # First what is in front of it; then the function is asked again.
                     self._rows.advance(row)
-                    return self._chosen(block, kept, row)
+                    return _chosen(block.slice(0, row), kept)
                 blame(error, self._node, self._rows.passed + row)
                 self._rows.advance(row + 1)
                 raise
             self._rows.advance(row + 1)
             if kept:
-                return self._chosen(block, kept, row + 1)
+                return _chosen(block.slice(0, row + 1), kept)
         return None
-
-    def _chosen(self, block: Block, kept: list[int], rows: int) -> Block:
-        return block.slice(0, rows) if len(kept) == rows else block.take(kept)
 
     def state(self) -> State:
         return self._rows.state()

@@ -9,6 +9,7 @@ Rows are not copied here: a block of the result only says which row of which blo
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +22,7 @@ from feedline.block import Block, Sources
 from feedline.errors import UsageError
 from feedline.graph import UNKNOWN, Context, Cursor, Indices, Node, Peek, State, Stream, tree
 from feedline.graph.alike import Alike
-from feedline.graph.arguments import check_function, check_int
+from feedline.graph.arguments import AUTOTUNE, check_function, check_int
 from feedline.ops.elsewhere import Elsewhere
 from feedline.picker import Picks
 from feedline.spec import RaggedSpec, any_sizes
@@ -65,15 +66,19 @@ class Interleave(Node):
 
     def dataset_of(self, element: Any, number: int, context: Context) -> Node:
         """The node of the dataset that the function returns for an element."""
-        elsewhere = Elsewhere(self.function, element, number, self.workers or 0, site=self.site)
-        if self.workers is None or not context.workers:
+        elsewhere = Elsewhere(self.function, element, number, self.workers, site=self.site)
+        if context.places(self.workers) is None:
             return self._made(elsewhere)
         if self not in _worth_a_worker:
             began = context.services.clock()
             made = self._made(elsewhere)
             took = context.services.clock() - began
             _worth_a_worker[self] = took > _LONG or any(node.runs_python for node in tree(made))
-        return elsewhere if _worth_a_worker[self] else self._made(elsewhere)
+        return elsewhere if self.is_worth_a_worker else self._made(elsewhere)
+
+    @property
+    def is_worth_a_worker(self) -> bool:
+        return _worth_a_worker.get(self, False)
 
     def _made(self, elsewhere: Elsewhere) -> Node:
         node = elsewhere.made()
@@ -99,7 +104,7 @@ class _Slot:
     def __init__(self, rows: Cursor, made_at: State) -> None:
         self.rows = rows
         self.is_new = True  # not yet compared with the others
-        self._made_at = made_at  # the input's state before the element that the dataset was made of
+        self.made_at = made_at  # the input's state before the element that the dataset was made of
         self.block: Block | None = None
         self.row = 0  # of the block, the next
         self._passed = 0  # rows of the block that the cursor has passed
@@ -121,7 +126,7 @@ class _Slot:
 
     def state(self) -> State:
         self._settle()
-        return [self._made_at, self.rows.state()]
+        return [self.made_at, self.rows.state()]
 
     def close(self) -> None:
         self.rows.close()
@@ -140,8 +145,10 @@ class _InterleaveStream(Stream):
         )
         self._turn: int
         self._in_turn: int  # rows given in this turn
-        self._ended: bool  # the input
-        at_input, self._turn, self._in_turn, self._ended, slots = state or (None, 0, 0, False, {})
+        self._input_ended: bool
+        at_input, self._turn, self._in_turn, self._input_ended, slots = state or (None, 0, 0, False, {})
+        self._coming: deque[_Slot] = deque()  # datasets that workers run before their turn comes
+        self._coming_failure: _Failure | None = None  # after those
         self._input = Cursor(context, node.input, at_input)
         self._alike = Alike(node)
         self._slots: dict[int, _Slot] = {int(at): self._reopened(*saved) for at, saved in slots.items()}
@@ -235,26 +242,48 @@ class _InterleaveStream(Stream):
         self._in_turn = 0
         self._slow_turns = max(0, self._slow_turns - 1)
 
+    @property
+    def _ended(self) -> bool:
+        """Is there no dataset any more for a slot?"""
+        return self._input_ended and not self._coming
+
     def _fill_slot(self) -> bool:
-        """Make a dataset of the next element of the input, if there is one; False on a failure."""
+        """Put the next dataset to work, if there is one; False on a failure."""
+        if not self._coming:
+            self._failure, self._coming_failure = self._coming_failure or self._make_next(), None
+        if self._failure is None and self._coming:
+            self._slots[self._turn] = self._coming.popleft()
+            while len(self._coming) < self._ahead and not (self._input_ended or self._coming_failure):
+                self._coming_failure = self._make_next()
+        return self._failure is None
+
+    def _make_next(self) -> _Failure | None:
+        """Make a dataset of the next element of the input, if there is one."""
         made_at = self._input.state()
         try:
             block = self._input.peek(1)
         except Exception as error:
             self._input.held = True
-            self._failure = _Failure(error, self._input.release)
-            return False
+            return _Failure(error, self._input.release)
         if block is None:
-            self._ended = True
-            return True
+            self._input_ended = True
+            return None
         try:
             inner = self._node.dataset_of(block.row(0), self._input.passed, self._context)
-            self._slots[self._turn] = _Slot(Cursor(self._inner, inner), made_at)
+            self._coming.append(_Slot(Cursor(self._inner, inner), made_at))
         except Exception as error:
-            self._failure = _Failure(error, partial(self._input.advance, 1))
-            return False
+            return _Failure(error, partial(self._input.advance, 1))
         self._input.advance(1)
-        return True
+        return None
+
+    @property
+    def _ahead(self) -> int:
+        """How many datasets are begun before their turn, so that every worker has one."""
+        places = self._context.places(self._node.workers)
+        if places is None or not self._node.is_worth_a_worker:
+            return 0
+        workers = self._context.services.cores if places == AUTOTUNE else places
+        return max(0, workers + 1 - self._node.cycle_length)
 
     def _reopened(self, made_at: State, inner: State) -> _Slot:
         source = Cursor(self._context, self._node.input, made_at)
@@ -269,13 +298,15 @@ class _InterleaveStream(Stream):
 
     def state(self) -> State:
         slots = {str(at): slot.state() for at, slot in self._slots.items()}
-        return [self._input.state(), self._turn, self._in_turn, self._ended, slots]
+        at_input = self._coming[0].made_at if self._coming else self._input.state()
+        return [at_input, self._turn, self._in_turn, self._ended, slots]
 
     def close(self) -> None:
         self._input.close()
-        for slot in self._slots.values():
+        for slot in (*self._slots.values(), *self._coming):
             slot.close()
         self._slots = {}
+        self._coming.clear()
 
 
 class _Failure(NamedTuple):

@@ -50,10 +50,11 @@ class Map(Node):
         return Draws(len(tree(self.input)), context.epoch)
 
     def open(self, context: Context, state: State) -> Stream:
-        if self.calls is None or not context.workers:
+        places = context.places(self.calls)
+        if places is None:
             return _MapStream(self, context, state)
         job = _Calls(self.function, self.draws(context), str(self))
-        return ParallelStream(job, context, self.input, state, self.calls, self.executor)
+        return ParallelStream(job, context, self.input, state, places, self.executor)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class _TakeWhileStream(Stream):
         self._node = node
         self._context = context
         self._rows = Cursor(context, node.input, state)
-        self._goes_on = tells(node.predicate, node)
+        self._goes_on = tells(node.predicate, node.name)
         self._ended = False
         self._error: Exception | None = None  # of the next element, after the rows in front of it
 

@@ -26,13 +26,6 @@ class Lent(NamedTuple):
     size: int
 
 
-class Tidy(NamedTuple):
-    """Segments that are not used any more, and such that their maker has closed."""
-
-    returned: list[int]
-    closed: list[int]
-
-
 class Learn(NamedTuple):
     """A job, as cloudpickle has written it to the front of a segment."""
 

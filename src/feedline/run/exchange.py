@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from feedline.run.channel import Channel, Lent, Tidy
+from feedline.run.channel import Channel, Lent
 from feedline.run.memory import Borrower, Lender, Segment
 
 
@@ -22,7 +22,7 @@ class Exchange:
         """Memory to be filled, which the other side has been told of."""
         segment = self._lender.lend(size)
         if segment.fd is not None:
-            self.channel.send(Lent(segment.number, segment.size), segment.fd)
+            self.send(Lent(segment.number, segment.size), segment.fd)
             segment.passed_on()
         return segment
 
@@ -30,22 +30,20 @@ class Exchange:
         """What the other side has written to the front of a segment."""
         return self._borrower.borrow(number, size)
 
-    def tidy(self) -> None:
-        """Give back what is not used any more."""
-        returned, closed = self._borrower.returned(), self._lender.closed()
-        if returned or closed:
-            self.channel.send(Tidy(returned, closed))
+    def send(self, message: tuple[Any, ...], fd: int | None = None) -> None:
+        """With it goes which segments are not used any more, and which their maker has closed."""
+        self.channel.send((message, self._borrower.returned(), self._lender.closed()), fd)
 
     def receive(self) -> tuple[Any, ...] | None:
-        """The next message; None when it was about segments."""
-        message, fd = self.channel.receive()
+        """The next message; None when it was about a new segment."""
+        received, fd = self.channel.receive()
+        message: tuple[Any, ...]
+        message, returned, closed = received
+        self._lender.take_back(returned)
+        self._borrower.forget(closed)
         if isinstance(message, Lent):
             assert fd is not None
             self._borrower.learn(message.number, fd, message.size)
-            return None
-        if isinstance(message, Tidy):
-            self._lender.take_back(message.returned)
-            self._borrower.forget(message.closed)
             return None
         return message
 

@@ -1,7 +1,8 @@
 """A job done for the rows of a stream in several places at once, with the results in the order of the rows.
 
-Rows are sent as many at a time as take a few milliseconds: so neither the sending matters, nor the waiting
-for the last of them. Rows whose worker died are sent again, one by one, which tells of which of them it died.
+Rows are sent as many at a time as take some ten milliseconds, fewer towards the end: so neither the sending
+matters, nor the waiting for the last of them. Rows whose worker died are sent again, one by one, which tells
+of which of them it died.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class Parallel:
         self._context = context
         self._alike = Alike(step)
         self._size = 1  # rows of the next task
+        self._count = rows.cardinality
         self._spent = 0.0  # seconds
         self._fastest = float("inf")  # seconds for a row
         self._sent: deque[_Sent] = deque()
@@ -106,8 +108,8 @@ class Parallel:
             elif outcome.done < sent.rows.rows:
                 self._put_first(sent, outcome.done, sent.rows.rows)
             if outcome.block is not None:
-                after = moved(sent.before, outcome.done)
-                return Done(outcome.block, after)
+                done = outcome.done
+                return Done(sent.rows.slice(0, done), outcome.block, moved(sent.before, done))
         error, self._failed = self._failed, None
         raise error
 
@@ -140,7 +142,7 @@ class Parallel:
         while len(self._sent) < _AHEAD * self._team.size and not self._ended and self._input_failed is None:
             before, number = self._rows.state(), self._rows.passed
             try:
-                block = self._rows.peek(self._size)
+                block = self._rows.peek(self._next_size(number))
             except Exception as error:
                 self._input_failed = error
                 return
@@ -149,6 +151,13 @@ class Parallel:
                 return
             self._sent.append(_Sent(block, self._team.send(block, number), before, number))
             self._rows.advance(block.rows)
+
+    def _next_size(self, number: int) -> int:
+        """Smaller tasks towards the end, so that all places have work until then."""
+        left = self._count - number
+        if left <= 0:  # or it is not known
+            return self._size
+        return max(1, min(self._size, left // (_AHEAD * self._team.size)))
 
     def _send_again(self, died: WorkerDied) -> None:
         self.deaths += 1
@@ -187,7 +196,7 @@ class Parallel:
         if self._larger is not None and is_slow and self._spent > _TRIAL:
             self._team.close()
             self._team, self._larger = self._larger(), None
-        wanted = int(SECONDS * rows / max(seconds, 1e-9))
+        wanted = round(SECONDS * rows / max(seconds, 1e-9))
         self._size = max(1, min(wanted, self._size * _GROWTH, self._context.rows_of(row_bytes)))
 
     def close(self) -> None:

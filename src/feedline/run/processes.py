@@ -41,7 +41,7 @@ from feedline.run.worker import main
 main(*map(int, sys.argv[1:3]))
 """
 _LISTEN = 100  # milliseconds, after which who listens looks whether it is still wanted
-_PATIENCE = 0.1  # seconds, for one that was left in the middle of something; then another is started
+_PATIENCE = 0.25  # seconds, for one that was left in the middle of something; then another is started
 _GRACE = 1.0  # seconds, for a worker to end after its channel has
 _MOST_WORDS = 2000  # characters of what a dead worker had written
 # Several workers with a thread for each core would only be in each other's way.
@@ -174,26 +174,25 @@ class Worker:
         assert isinstance(task, RunTask | ReadTask)
         self._sent += 1
         self.tasks.append((self._sent, task))
-        self._exchange.tidy()
         job = task.job
         if job.number not in self._jobs:
             self._jobs.add(job.number)
             segment = self._exchange.lend(len(job.pickled))
             segment.memory[: len(job.pickled)] = np.frombuffer(job.pickled, np.uint8)
-            self.channel.send(Learn(job.number, segment.number, len(job.pickled)))
+            self._exchange.send(Learn(job.number, segment.number, len(job.pickled)))
         if isinstance(task, ReadTask):
-            self.channel.send(Read(self._sent, job.number, task.limit))
+            self._exchange.send(Read(self._sent, job.number, task.limit))
             return
         segment = self._exchange.lend(task.plan.size)
         task.plan.write(segment.memory)
         where = segment.number, task.plan.size
-        self.channel.send(Run(self._sent, job.number, *where, task.first, task.writable))
+        self._exchange.send(Run(self._sent, job.number, *where, task.first, task.writable))
 
     def forget(self, job: SentJob) -> None:
         if job.number in self._jobs:
             self._jobs.discard(job.number)
             self.streams -= job.home is self
-            self.channel.send(Forget(job.number))
+            self._exchange.send(Forget(job.number))
 
     def receive(self) -> None:
         """Take one message in. Closed when it is gone."""

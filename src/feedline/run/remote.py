@@ -57,6 +57,7 @@ class RemoteStream(Stream):
         self._asked: deque[ReadTask] = deque()
         crew.enter()
         self._is_open = True
+        self._ask(context.block_rows)
 
     def next(self, limit: int) -> Block | None:
         began = time.perf_counter()
@@ -67,12 +68,7 @@ class RemoteStream(Stream):
 
     def _next(self, limit: int) -> Block | None:
         while not self._ended:
-            job = self._job or self._begin()
-            while len(self._asked) < _AHEAD:
-                # After a death, one by one: so those in front of what it died of are had.
-                task = ReadTask(self._crew, job, 1 if self._deaths else limit)
-                self._crew.send(task, self._workers)
-                self._asked.append(task)
+            self._ask(limit)
             asked = self._asked.popleft()
             try:
                 block, error = asked.wait()
@@ -94,9 +90,14 @@ class RemoteStream(Stream):
             self._end()
         return None
 
-    def _begin(self) -> SentJob:
-        self._job = SentJob(Opening(self._opener, self._context, self._state))
-        return self._job
+    def _ask(self, limit: int) -> None:
+        if self._job is None:
+            self._job = SentJob(Opening(self._opener, self._context, self._state))
+        while len(self._asked) < _AHEAD:
+            # After a death, one by one: so those in front of what it died of are had.
+            task = ReadTask(self._crew, self._job, 1 if self._deaths else limit)
+            self._crew.send(task, self._workers)
+            self._asked.append(task)
 
     def _end(self) -> None:
         """What was asked for is not wanted any more."""

@@ -94,7 +94,7 @@ class LocalServices:
 
     def _workers_for(self, wanted: int, context: Context) -> int:
         size = self.cores if wanted == AUTOTUNE else wanted
-        return size if context.workers == AUTOTUNE else min(size, context.workers)
+        return size if context.workers in (None, AUTOTUNE) else min(size, context.workers)
 
     def clock(self) -> float:
         return time.perf_counter()

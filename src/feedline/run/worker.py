@@ -31,6 +31,9 @@ from feedline.run.clock import MOST_SECONDS, deadline
 from feedline.run.exchange import Exchange
 from feedline.run.services import LocalServices
 
+LULL = 0.02
+"""Seconds without a task after which there is time to tidy up."""
+
 IDLE = 60.0
 """Seconds without a task after which a worker leaves: its owner starts another one when it needs one."""
 
@@ -61,12 +64,13 @@ class _Worker:
         self._exchange = Exchange(channel)
         self._jobs: dict[int, Any] = {}
         self._streams: dict[int, Stream] = {}
+        self._has_litter = False  # of jobs that are over
 
     def serve(self) -> None:
         """Do what is asked, until nobody asks any more."""
         waiting = select.poll()
         waiting.register(self._channel.fileno(), select.POLLIN)
-        while waiting.poll(IDLE * 1000):
+        while waiting.poll(LULL * 1000) or self._rest(waiting):
             message = self._exchange.receive()
             if isinstance(message, Run | Read):
                 self._do(message)
@@ -76,7 +80,14 @@ class _Worker:
                 del self._jobs[message.job]
                 if (stream := self._streams.pop(message.job, None)) is not None:
                     stream.close()
-                gc.collect()
+                self._has_litter = True
+
+    def _rest(self, waiting: select.poll) -> bool:
+        """Wait for long; False when nothing came."""
+        if self._has_litter:
+            gc.collect()  # streams refer to each other, and hold memory
+            self._has_litter = False
+        return bool(waiting.poll(IDLE * 1000))
 
     def _learned(self, message: Learn) -> Any:
         try:
@@ -98,10 +109,9 @@ class _Worker:
             number, size = segment.number, plan.size
             plan.write(segment.memory)
         del plan
-        self._exchange.tidy()
         pickled = None if error is None else pickled_error(error)
         seconds = time.perf_counter() - began
-        self._channel.send(Done(message.task, number, size, pickled, seconds, after))
+        self._exchange.send(Done(message.task, number, size, pickled, seconds, after))
 
     def _run(self, message: Run) -> tuple[frame.Plan | None, Exception | None]:
         """The results, ready to be written, and the error of the row after them."""
