@@ -154,3 +154,29 @@ def test_errors_of_datasets_in_workers_come_in_their_place():
 def test_workers_must_be_a_number():
     with pytest.raises(UsageError, match=r"from_generator\(workers='two'\)"):
         Dataset.from_generator(numbers, (3,), workers="two")
+
+
+def test_a_large_state_comes_back_from_a_worker():
+    def sums(number):
+        def add(state, x):
+            return state + 1, x + state[0]
+
+        return Dataset.range(4).scan(np.arange(100_000, dtype=np.int64), add)
+
+    def make():
+        return Dataset.range(2).flat_map(sums).with_options(workers=1)
+
+    elements = iter(make())
+    taken = [int(next(elements)) for _ in range(3)]
+    again = iter(make())
+    again.load_state_dict(elements.state_dict())
+    assert taken + [int(x) for x in again] == [0, 2, 4, 6] * 2
+
+
+def test_an_error_with_much_in_it_comes_back_from_a_worker():
+    def fail(x):
+        raise ValueError("long", "x" * 1_000_000)
+
+    with pytest.raises(ValueError, match="long") as caught:
+        list(Dataset.range(3).map(fail, 2))
+    assert len(caught.value.args[1]) == 1_000_000

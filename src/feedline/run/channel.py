@@ -1,18 +1,17 @@
 """Messages between a process and its worker, over a socket that nobody else knows.
 
-A message is a small tuple, one of those below, and may bring a file descriptor along. It is pickled: both
-sides are the same program. What is large lies in shared memory.
+A message is a tuple, one of those below, and may bring a file descriptor along. What is large lies in shared
+memory.
 """
 
 from __future__ import annotations
 
-import pickle
 import socket
 from array import array
 from typing import Any, NamedTuple
 
 MOST = 128 << 10
-"""Bytes of a message: less than a socket holds, so that who sends does not wait for who is busy."""
+"""Bytes sent at once: less than a socket holds, so that who sends does not wait for who is busy."""
 
 
 LEFT = 75
@@ -23,6 +22,13 @@ class Lent(NamedTuple):
     """A new segment, with its descriptor."""
 
     number: int
+    size: int
+
+
+class Long(NamedTuple):
+    """A message that is too long for the socket: it lies in the front of a segment."""
+
+    segment: int
     size: int
 
 
@@ -85,16 +91,15 @@ class Channel:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def send(self, message: tuple[Any, ...], fd: int | None = None) -> None:
-        data = pickle.dumps(message, 5)
-        assert len(data) <= MOST, f"a message of {len(data):,} bytes"
+    def send(self, data: bytes, fd: int | None = None) -> None:
+        assert len(data) <= MOST
         try:
             socket.send_fds(self._socket, [data], [] if fd is None else [fd])
         except OSError as error:
             raise Closed from error
 
-    def receive(self) -> tuple[tuple[Any, ...], int | None]:
-        """The next message, and its descriptor. Waits for it; Closed when none will come."""
+    def receive(self) -> tuple[bytes, int | None]:
+        """What was sent, and its descriptor. Waits for it; Closed when nothing will come."""
         try:
             data, ancillary, flags, _ = self._socket.recvmsg(MOST, socket.CMSG_SPACE(_INT))
         except OSError as error:
@@ -105,7 +110,7 @@ class Channel:
         fds = array("i")
         for _, _, found in ancillary:
             fds.frombytes(found)
-        return pickle.loads(data), fds[0] if fds else None
+        return data, fds[0] if fds else None
 
     def close(self) -> None:
         self._socket.close()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
 
-from feedline.run.channel import Channel, Lent
+from feedline.run.channel import MOST, Channel, Lent, Long
 from feedline.run.memory import Borrower, Lender, Segment
 
 
@@ -32,13 +33,21 @@ class Exchange:
 
     def send(self, message: tuple[Any, ...], fd: int | None = None) -> None:
         """With it goes which segments are not used any more, and which their maker has closed."""
-        self.channel.send((message, self._borrower.returned(), self._lender.closed()), fd)
+        # Pickled, because both sides are the same program.
+        data = pickle.dumps((message, self._borrower.returned(), self._lender.closed()), 5)
+        if len(data) > MOST:
+            segment = self.lend(len(data))
+            segment.memory[: len(data)] = np.frombuffer(data, np.uint8)
+            data = pickle.dumps((Long(segment.number, len(data)), [], []), 5)
+        self.channel.send(data, fd)
 
     def receive(self) -> tuple[Any, ...] | None:
         """The next message; None when it was about a new segment."""
-        received, fd = self.channel.receive()
+        data, fd = self.channel.receive()
         message: tuple[Any, ...]
-        message, returned, closed = received
+        message, returned, closed = pickle.loads(data)
+        if isinstance(message, Long):
+            message, returned, closed = pickle.loads(self.borrow(*message).data)
         self._lender.take_back(returned)
         self._borrower.forget(closed)
         if isinstance(message, Lent):

@@ -26,7 +26,7 @@ from feedline.errors import WorkerError
 from feedline.graph import State, Stream
 from feedline.graph.calls import Collector
 from feedline.run import pickling
-from feedline.run.channel import LEFT, MOST, Channel, Closed, Done, Forget, Learn, Read, Run
+from feedline.run.channel import LEFT, Channel, Closed, Done, Forget, Learn, Read, Run
 from feedline.run.clock import MOST_SECONDS, deadline
 from feedline.run.exchange import Exchange
 from feedline.run.services import LocalServices
@@ -166,13 +166,12 @@ def pickled_error(error: Exception) -> bytes:
     try:
         pickled = pickling.dumps(error)
         pickling.loads(pickled)
-        if len(pickled) < MOST // 2:
-            return pickled
+        return pickled
     except Exception:
         pass  # it holds what cannot be pickled, or is made with other arguments than it keeps
-    told = WorkerError(f"{type(error).__name__}: {error}"[: MOST // 8])
+    told = WorkerError(f"{type(error).__name__}: {error}")
     for note in getattr(error, "__notes__", ()):
-        told.add_note(note[-MOST // 16 :])
+        told.add_note(note)
     return pickling.dumps(told)
 
 
