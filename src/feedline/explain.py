@@ -52,6 +52,7 @@ class StepStats:
     busy: float = 0.0
     waiting: float = 0.0  # for other threads and processes
     workers: int = 0  # of its own, at the same time
+    ahead: int = 0  # bytes, the most that were held before anyone asked for them
     deaths: int = 0  # of workers; what they were at was done again
     measured: bool = False  # False: it was not begun
     bottleneck: bool = False
@@ -68,6 +69,7 @@ class StepStats:
             busy=found.busy,
             waiting=found.waiting,
             workers=found.workers,
+            ahead=found.ahead,
             deaths=found.deaths,
             measured=True,
         )
@@ -244,7 +246,7 @@ def _name(function: Callable[..., Any]) -> str:
 # Tables
 
 _HEAD = ["step", "added at", "cardinality", "indexed"]
-_MEASURES = ["elements", "blocks", "bytes", "busy", "waiting", "workers", ""]
+_MEASURES = ["elements", "blocks", "bytes", "busy", "waiting", "ahead", "workers", ""]
 _LEFT = {"step", "added at", "indexed", ""}
 
 
@@ -267,10 +269,11 @@ def _measured(row: StepStats) -> list[str]:
     if row.measured:
         times = [f"{seconds:.3f} s" for seconds in (row.busy, row.waiting)]
         counts = [f"{row.elements:,}", f"{row.blocks:,}", _size(row.bytes), *times]
+    ahead = _size(row.ahead) if row.ahead else ""
     workers = f"{row.workers}" if row.workers else ""
     if row.deaths:
         workers += f", {row.deaths} died"
-    return [*_described(row), *counts, workers, "<- bottleneck" if row.bottleneck else ""]
+    return [*_described(row), *counts, ahead, workers, "<- bottleneck" if row.bottleneck else ""]
 
 
 def _size(count: float) -> str:

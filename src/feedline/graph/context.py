@@ -27,9 +27,12 @@ class Services(Protocol):
         ...
 
     def background(
-        self, start: Callable[[State], Stream], state: State, rows: int, nbytes: int | None = None
+        self, start: Callable[[State], Stream], state: State, context: Context, rows: int | None
     ) -> Stream:
-        """The stream that `start` opens at `state`, run by a thread about `rows` rows ahead."""
+        """The stream that `start` opens at `state`, run by a thread about `rows` rows ahead.
+
+        None: as far as is needed for nobody to wait.
+        """
         ...
 
     def parallel(self, job: Job, rows: Cursor, context: Context, calls: int, executor: str | None) -> Doing:
@@ -59,6 +62,7 @@ class Services(Protocol):
 
 FIRST_EPOCH = (0,)
 
+_MEMORY = 256 << 20
 _PICKED = 8  # blocks' worth of bytes that a block of picked rows may hold
 
 
@@ -68,6 +72,7 @@ class Context:
     epoch: tuple[int, ...] = FIRST_EPOCH  # which iteration this is; one number more inside of each repeat
     block_rows: int = 16384
     block_bytes: int = 4 << 20  # what is copied into blocks is cut at about so many
+    memory_limit: int | None = None  # bytes that a step which works ahead may hold, if the user said so
     siblings: int = 1  # streams like this one that are at work at the same time
     rows_are_picked: bool = False  # out of the blocks, by the next step, instead of being looked at in order
     workers: int | None = None  # places at once for users' functions, at most; None: as their steps say
@@ -95,6 +100,11 @@ class Context:
     def within(self, number: int) -> Context:
         """The context of the `number`th iteration inside of this one."""
         return self.at_epoch((*self.epoch, number))
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a step may hold which decides by itself how far it works ahead."""
+        return _MEMORY if self.memory_limit is None else self.memory_limit
 
     def rows_of(self, row_bytes: int) -> int:
         """How many rows of that size go into a block."""

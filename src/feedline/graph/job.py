@@ -57,6 +57,7 @@ class Doing(Protocol):
 
     waited: float  # seconds
     deaths: int  # of workers
+    ahead: int  # bytes, the most that were held at a time
 
     @property
     def workers(self) -> int:

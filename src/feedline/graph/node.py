@@ -44,6 +44,9 @@ class Node(ABC):
     # Does it call a user's function?
     runs_python: ClassVar[bool] = False
 
+    # May rows be held that it made before anyone asked for them?
+    works_ahead: ClassVar[bool] = False
+
     # May a function of the user's draw other numbers in it each time?
     may_draw: ClassVar[bool] = False
 

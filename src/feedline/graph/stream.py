@@ -21,6 +21,7 @@ class Stream(ABC):
 
     waited = 0.0  # seconds that `next` spent waiting for other threads and processes
     workers = 0  # threads or processes that work for it
+    ahead = 0  # bytes, the most that were held before anyone asked for them
     deaths = 0  # of such processes, so far
 
     @abstractmethod

@@ -9,6 +9,8 @@ from feedline.graph import Context, Cursor, Node, State, Stream
 from feedline.graph.calls import Collector, blame
 from feedline.graph.job import Done, Job
 
+_FIRST_ROWS = 16  # as long as nobody knows how large the results are
+
 
 class EachStream(Stream):
     def __init__(self, node: Node, context: Context, input: Node, state: State) -> None:
@@ -16,11 +18,12 @@ class EachStream(Stream):
         self._context = context
         self._rows = Cursor(context, input, state)
         self._results = Collector(node)
+        self._most_rows = _FIRST_ROWS
         self._error: Exception | None = None  # of the next element, after the results in front of it
 
     def next(self, limit: int) -> Block | None:
         if self._error is None:
-            block = self._rows.peek(limit)
+            block = self._rows.peek(min(limit, self._most_rows))
             if block is None:
                 return None
             self._results.clear()  # of what an interrupt left behind
@@ -29,7 +32,9 @@ class EachStream(Stream):
                 blame(self._error, self._node, self._rows.passed + len(self._results))
             if len(self._results):
                 self._rows.advance(len(self._results))
-                return self._results.block()
+                made = self._results.block()
+                self._most_rows = self._context.rows_of(made.nbytes // made.rows)
+                return made
         assert self._error is not None
         error, self._error = self._error, None
         self._rows.advance(1)
@@ -74,7 +79,7 @@ class ParallelStream(Stream):
             raise
         finally:
             self.waited, self.deaths = self._doing.waited, self._doing.deaths
-            self.workers = self._doing.workers
+            self.workers, self.ahead = self._doing.workers, self._doing.ahead
         if done is not None:
             self._state = done.after
         return done

@@ -42,6 +42,7 @@ class Interleave(Node):
     workers: int | None = field(default=None, compare=False)  # processes that run the datasets; None: none
 
     passes_rows_on = True
+    works_ahead = True
 
     def __post_init__(self) -> None:
         check_function(self, "function")

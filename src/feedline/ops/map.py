@@ -22,6 +22,7 @@ class Map(Node):
     executor: str | None = field(default=None, compare=False)
 
     runs_python = True
+    works_ahead = True
     may_draw = True  # its function may call rng()
 
     def __post_init__(self) -> None:

@@ -10,11 +10,13 @@ import numpy as np
 
 from feedline.block import Block
 from feedline.errors import UsageError
-from feedline.graph import Context, Indices, Node, Peek, State, Stream
+from feedline.graph import Context, Indices, Node, Peek, State, Stream, tree
 from feedline.graph.arguments import check_bool, check_int
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {f"{unit}I": 1024**power for power, unit in enumerate("KMGT", 1)}
+
+_BLOCKS = 8  # that a step holds at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +54,18 @@ class Options(Node):
         return context.gather(self.input, indices)
 
     def open(self, context: Context, state: State) -> Stream:
-        workers = context.workers if self.workers is None else self.workers
-        return replace(context, workers=workers).open(self.input, state)
+        if self.workers is not None:
+            context = replace(context, workers=self.workers)
+        if self.memory_limit is not None:
+            context = self._limited(context)
+        return context.open(self.input, state)
+
+    def _limited(self, context: Context) -> Context:
+        """Each step that works ahead has its part of the memory, and holds several blocks in it."""
+        assert isinstance(self.memory_limit, int)
+        memory = self.memory_limit // max(1, sum(node.works_ahead for node in tree(self.input)))
+        block_bytes = max(1, min(context.block_bytes, memory // _BLOCKS))
+        return replace(context, memory_limit=memory, block_bytes=block_bytes)
 
 
 def _bytes_of(limit: Any) -> int:

@@ -9,13 +9,13 @@ from feedline.block import Block
 from feedline.graph import Context, Indices, Node, Peek, State, Stream
 from feedline.graph.arguments import check_int
 
-_BLOCKS = 4  # ahead, at most, of such a size as copied rows make
-
 
 @dataclass(frozen=True, eq=False)
 class Prefetch(Node):
     input: Node
-    buffer_size: int  # elements; -1: a few blocks
+    buffer_size: int  # elements; -1: as many as the consumer needs not to wait
+
+    works_ahead = True
 
     def __post_init__(self) -> None:
         check_int(self, "buffer_size", -1, "buffer_size must be 0 or more, or AUTOTUNE (-1).")
@@ -35,7 +35,7 @@ class Prefetch(Node):
     def open(self, context: Context, state: State) -> Stream:
         if self.buffer_size == 0:
             return context.open(self.input, state)
-        rows, nbytes = self.buffer_size, None
-        if rows < 0:
-            rows, nbytes = 2 * context.block_rows, _BLOCKS * context.block_bytes
-        return context.services.background(lambda inner: context.open(self.input, inner), state, rows, nbytes)
+        rows = None if self.buffer_size < 0 else self.buffer_size
+        return context.services.background(
+            lambda inner: context.open(self.input, inner), state, context, rows
+        )

@@ -2,6 +2,9 @@
 
 Each block comes with the state after it, so the state of what was handed out is exact however far the thread
 is ahead. An error of the stream arrives in its place among the rows.
+
+How far ahead it should run, where nobody says, is learned: twice as far whenever the consumer had to wait
+though the thread had been as far ahead as it might.
 """
 
 from __future__ import annotations
@@ -14,14 +17,18 @@ from collections.abc import Callable
 
 from feedline.block import Block
 from feedline.errors import UsageError
-from feedline.graph import State, Stream
+from feedline.graph import Context, State, Stream
+
+_FIRST_BYTES = 4 << 20  # ahead, to begin with
 
 
 class Background(Stream):
-    def __init__(self, start: Callable[[State], Stream], state: State, rows: int, nbytes: int | None) -> None:
+    def __init__(
+        self, start: Callable[[State], Stream], state: State, context: Context, rows: int | None
+    ) -> None:
         self._state = state
         self._ended = False
-        self._feed = _Feed(start, state, rows, nbytes)
+        self._feed = _Feed(start, state, context, rows)
         # The thread knows only the feed: when this stream is dropped without close(), it ends all the same.
         self._thread = self._feed.thread
         self._thread.start()
@@ -32,6 +39,7 @@ class Background(Stream):
         began = time.perf_counter()
         item = self._feed.take()
         self.waited += time.perf_counter() - began
+        self.ahead = max(self.ahead, self._feed.most_held)
         self._state = item.after
         if item.error is not None:
             raise item.error
@@ -64,11 +72,19 @@ class _Item:
 class _Feed:
     """What the thread and its consumer share."""
 
-    def __init__(self, start: Callable[[State], Stream], state: State, rows: int, nbytes: int | None) -> None:
+    def __init__(
+        self, start: Callable[[State], Stream], state: State, context: Context, rows: int | None
+    ) -> None:
         self._start = start
         self._state = state
-        self._capacity = rows
-        self._most_bytes = float("inf") if nbytes is None else nbytes
+        self._most_bytes = context.memory
+        self._rows = 2 * context.block_rows
+        self._bytes_ahead: float = min(_FIRST_BYTES, self._most_bytes)
+        if rows is not None:
+            self._rows = rows
+            self._bytes_ahead = float("inf") if context.memory_limit is None else context.memory_limit
+        self._was_full = False
+        self.most_held = 0  # bytes
         self._items: deque[_Item] = deque()
         self._held = 0  # rows in _items, an error counting as one
         self._bytes = 0  # of those
@@ -83,7 +99,7 @@ class _Feed:
             stream = self._start(self._state)
             while self._room():
                 try:
-                    block = stream.next(max(1, self._capacity // 2))
+                    block = stream.next(max(1, self._rows // 2))
                     if block is not None:
                         _ = block.columns  # rows that were only picked are copied here, not by the consumer
                     item = _Item(block, None, stream.state())
@@ -103,21 +119,27 @@ class _Feed:
 
     def _room(self) -> bool:
         with self._changed:
+            self._was_full = self._was_full or not self._has_room()
             self._changed.wait_for(lambda: self._stopped or self._has_room())
             return not self._stopped
 
     def _has_room(self) -> bool:
-        return self._held < self._capacity and self._bytes < self._most_bytes
+        # Less than two would be no buffer.
+        return self._held < self._rows and (len(self._items) < 2 or self._bytes < self._bytes_ahead)
 
     def _put(self, item: _Item) -> None:
         with self._changed:
             self._items.append(item)
             self._held += item.rows
             self._bytes += item.bytes
+            self.most_held = max(self.most_held, self._bytes)
             self._changed.notify_all()
 
     def take(self) -> _Item:
         with self._changed:
+            if not self._items and self._was_full:
+                self._bytes_ahead = min(2 * self._bytes_ahead, self._most_bytes)
+                self._was_full = False
             self._changed.wait_for(lambda: self._items or self._stopped)
             if self._stopped:
                 raise UsageError("this iterator was closed while another thread read from it.")

@@ -27,6 +27,10 @@ class _Ticket:
         self._job, self._rows, self._first = job, rows, first
         self.seconds = 0.0
 
+    @property
+    def is_over(self) -> bool:
+        return False
+
     def wait(self) -> Outcome:
         began = time.perf_counter()
         results, error = self._job.run(self._rows, self._first, deadline(SECONDS))

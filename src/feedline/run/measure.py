@@ -30,6 +30,7 @@ class Measure:
     waiting: float = 0.0  # for other threads and processes
     workers: int = 0  # the most at the same time
     deaths: int = 0  # of workers
+    ahead: int = 0  # bytes, the most that were held before anyone asked for them
 
     def count(self, give: Callable[[], Given], waited: Callable[[], float] = lambda: 0.0) -> Given:
         """What `give` gives, counted. `waited` tells how long it has waited so far."""
@@ -68,6 +69,7 @@ class Measured(Stream):
         try:
             return self._measure.count(lambda: self._stream.next(limit), lambda: self._stream.waited)
         finally:
+            self._measure.ahead = max(self._measure.ahead, self._stream.ahead)
             if self._stream.workers:
                 self._measure.workers = max(self._measure.workers, self._stream.workers)
                 self._measure.deaths += self._stream.deaths - self._deaths

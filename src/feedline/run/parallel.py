@@ -27,6 +27,7 @@ _SENDING, _SENDING_BYTE = 10e-6, 0.5e-9
 _TRIAL = 0.01  # seconds, after which that is decided: the first few rows mostly cost their beginning
 _GROWTH = 8  # times the rows of the last task, at most
 _AHEAD = 2  # tasks for each place: the one at work, and the next
+_MOST_AHEAD = 16
 _DEATHS = 2  # of workers at one row, after which it is given up
 
 
@@ -36,6 +37,11 @@ class Ticket(Protocol):
     @property
     def seconds(self) -> float:
         """How long the work took."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """As far as is known without waiting."""
         ...
 
     def wait(self) -> Outcome:
@@ -73,7 +79,9 @@ class Parallel:
         self._context = context
         self._alike = Alike(step)
         self._size = 1  # rows of the next task
+        self._row_bytes = 0  # of a row and its result
         self._count = rows.cardinality
+        self._tasks_ahead = _AHEAD
         self._spent = 0.0  # seconds
         self._fastest = float("inf")  # seconds for a row
         self._sent: deque[_Sent] = deque()
@@ -83,6 +91,7 @@ class Parallel:
         self._input_failed: Exception | None = None  # after all that was sent
         self.waited = 0.0
         self.deaths = 0
+        self.ahead = 0
 
     def next(self) -> Done | None:
         """The results of the next rows; None at the end. A row that fails is raised in its place."""
@@ -102,6 +111,9 @@ class Parallel:
                 self.waited += time.perf_counter() - began
             self._sent.popleft()
             self._tune(sent, outcome)
+            if self._sent and all(later.ticket.is_over for later in self._sent):
+                # One that took long has kept all places waiting.
+                self._tasks_ahead = min(2 * self._tasks_ahead, _MOST_AHEAD)
             outcome = self._checked(outcome)
             if outcome.error is not None:
                 self._fail(sent, outcome.done, outcome.error)
@@ -139,7 +151,7 @@ class Parallel:
             raise error
 
     def _send_more(self) -> None:
-        while len(self._sent) < _AHEAD * self._team.size and not self._ended and self._input_failed is None:
+        while self._has_room() and not self._ended and self._input_failed is None:
             before, number = self._rows.state(), self._rows.passed
             try:
                 block = self._rows.peek(self._next_size(number))
@@ -151,6 +163,12 @@ class Parallel:
                 return
             self._sent.append(_Sent(block, self._team.send(block, number), before, number))
             self._rows.advance(block.rows)
+
+    def _has_room(self) -> bool:
+        held = sum(sent.rows.rows for sent in self._sent) * self._row_bytes
+        self.ahead = max(self.ahead, held)
+        few = len(self._sent) < self._tasks_ahead * self._team.size
+        return few and (not held or held + self._size * self._row_bytes <= self._context.memory)
 
     def _next_size(self, number: int) -> int:
         """Smaller tasks towards the end, so that all places have work until then."""
@@ -186,9 +204,10 @@ class Parallel:
 
     def _tune(self, sent: _Sent, outcome: Outcome) -> None:
         rows = max(1, outcome.done)
-        row_bytes = sent.rows.nbytes // sent.rows.rows
+        of_row, of_result = sent.rows.nbytes // sent.rows.rows, 0
         if outcome.block is not None:
-            row_bytes = max(row_bytes, outcome.block.nbytes // rows)
+            of_result = outcome.block.nbytes // rows
+        self._row_bytes, row_bytes = of_row + of_result, max(of_row, of_result)
         seconds = sent.ticket.seconds
         self._fastest = min(self._fastest, seconds / rows)
         self._spent += seconds

@@ -64,9 +64,9 @@ class LocalServices:
         return measure
 
     def background(
-        self, start: Callable[[State], Stream], state: State, rows: int, nbytes: int | None = None
+        self, start: Callable[[State], Stream], state: State, context: Context, rows: int | None
     ) -> Stream:
-        return Background(start, state, rows, nbytes)
+        return Background(start, state, context, rows)
 
     def parallel(self, job: Job, rows: Cursor, context: Context, calls: int, executor: str | None) -> Doing:
         size = self._workers_for(calls, context)

@@ -38,5 +38,9 @@ class _Ticket:
     def seconds(self) -> float:
         return self._future.result()[1]
 
+    @property
+    def is_over(self) -> bool:
+        return self._future.done()
+
     def wait(self) -> Outcome:
         return self._future.result()[0]

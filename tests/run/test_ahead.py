@@ -1,0 +1,66 @@
+"""How far steps work ahead: as far as it helps, and within the memory that they were given."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from feedline import AUTOTUNE, Dataset
+
+MB = 1_000_000
+
+
+def make(x):
+    time.sleep(0.001)
+    return np.full(MB, x, np.uint8)
+
+
+def ahead_of(dataset, step):
+    (row,) = [row for row in dataset.stats().rows if row.step.startswith(step)]
+    return row.ahead
+
+
+def test_prefetch_learns_to_bridge_gaps():
+    def bursts():
+        for number in range(120):
+            if number % 12 == 0:
+                time.sleep(0.1)
+            yield np.full(MB, number, np.uint8)
+
+    ds = Dataset.from_generator(bursts).prefetch(AUTOTUNE)
+    for element in ds:
+        time.sleep(0.002)
+        assert element.shape == (MB,)
+    assert ahead_of(ds, "prefetch") > 6 * MB
+
+
+def test_prefetch_stays_small_where_nobody_waits():
+    ds = Dataset.range(60).map(make).prefetch(AUTOTUNE)
+    elements = iter(ds)
+    first = next(elements)
+    time.sleep(0.3)
+    assert 2 * MB <= ahead_of(ds, "prefetch") <= 7 * MB
+    assert len([first, *elements]) == 60
+
+
+@pytest.mark.parametrize("size", [AUTOTUNE, 50])
+def test_prefetch_keeps_to_the_memory_limit(size):
+    ds = Dataset.range(60).map(make).prefetch(size)
+    ds = ds.with_options(memory_limit=16 * MB)
+    for _ in ds:
+        time.sleep(0.005)
+    assert 0 < ahead_of(ds, "prefetch") <= 10 * MB  # there are two steps that work ahead
+
+
+def test_what_workers_hold_keeps_to_the_memory_limit():
+    for limit, most in ((None, 20 * MB), ("5MB", 5 * MB)):
+        ds = Dataset.range(60).map(make, 2).with_options(memory_limit=limit)
+        assert [int(x[0]) for x in ds] == list(range(60))
+        assert MB < ahead_of(ds, "map") <= most
+
+
+def test_an_element_larger_than_the_limit_comes_all_the_same():
+    ds = Dataset.range(6).map(make, 2).prefetch(AUTOTUNE).with_options(memory_limit="100KB")
+    assert [int(x[0]) for x in ds] == list(range(6))
