@@ -21,6 +21,7 @@ from feedline.records.features import normalize
 from feedline.records.paths import compression_name, resolve
 from feedline.records.reading import OnCorrupt, skips
 from feedline.run import LocalServices, Measure
+from feedline.run.cores import usable_cores
 from feedline.structure import flatten
 
 _PEEKED = 16  # elements that are looked at to tell a spec
@@ -95,7 +96,8 @@ class Dataset:
         and the dtypes of the first. The generator is run ahead of what was taken, by up to a block.
 
         With `workers`, so many processes each run `fn(*args, shard=feedline.Shard(index, count))`, and their
-        elements come by turns.
+        elements come by turns: also where `deterministic` is False and any order would do, because the exact
+        position of an iteration rests on it.
 
         >>> def words(count):
         ...     for number in range(count):
@@ -105,9 +107,10 @@ class Dataset:
         """
         site = _site("from_generator")
         generator = ops.FromGenerator.of(fn, args, output_signature, site=site)
-        count = check_workers("from_generator", workers)
-        if not count:
+        check_workers("from_generator", workers)
+        if not workers:
             return Dataset(generator)
+        count = usable_cores() if workers == AUTOTUNE else int(workers)
         shards = ops.Shards(generator, count, Dataset)
         return Dataset(ops.Interleave(ops.Range(0, count, 1), shards, count, 1, count, site=site))
 
@@ -198,7 +201,7 @@ class Dataset:
         site = _site("from_tfrecords")
         known = None if features is None else normalize(features)
         options = (known, compression_name(compression), verify, skips(on_corrupt))
-        together = ops.default_cycle_length() if num_parallel_reads == AUTOTUNE else num_parallel_reads
+        together = usable_cores() if num_parallel_reads == AUTOTUNE else num_parallel_reads
         if isinstance(files, Dataset):
             paths = files._node
         else:
@@ -394,8 +397,7 @@ class Dataset:
         """
         check_calls("interleave", num_parallel_calls)
         site = _site("interleave")
-        cycle = ops.default_cycle_length() if cycle_length in (None, AUTOTUNE) else cycle_length
-        assert cycle is not None
+        cycle = usable_cores() if cycle_length is None or cycle_length == AUTOTUNE else cycle_length
         length = 1 if block_length is None else block_length
         return Dataset(ops.Interleave(self._node, map_func, cycle, length, num_parallel_calls, site=site))
 

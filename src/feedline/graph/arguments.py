@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import os
 from typing import Any
 
 import numpy as np
@@ -63,8 +62,6 @@ def check_executor(step: str, executor: Any) -> None:
         raise UsageError(f'{step}(executor={executor!r}): must be "process" or "thread", or None for either.')
 
 
-def check_workers(step: str, workers: Any) -> int:
-    """How many there are to be; AUTOTUNE: one for each core."""
+def check_workers(step: str, workers: Any) -> None:
     if isinstance(workers, bool) or not isinstance(workers, int | np.integer) or workers < AUTOTUNE:
         raise UsageError(f"{step}(workers={workers!r}): must be an int, 0 at least, or AUTOTUNE (-1).")
-    return len(os.sched_getaffinity(0)) if workers == AUTOTUNE else int(workers)

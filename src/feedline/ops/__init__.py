@@ -12,7 +12,7 @@ from feedline.ops.from_generator import FromGenerator, Shards
 from feedline.ops.global_shuffle import GlobalShuffle
 from feedline.ops.group_by_window import GroupByWindow
 from feedline.ops.ignore_errors import IgnoreErrors
-from feedline.ops.interleave import Interleave, default_cycle_length
+from feedline.ops.interleave import Interleave
 from feedline.ops.list_files import ListFiles
 from feedline.ops.map import Map
 from feedline.ops.options import Options
@@ -74,6 +74,5 @@ __all__ = [
     "Unique",
     "Window",
     "Zip",
-    "default_cycle_length",
     "sampled",
 ]

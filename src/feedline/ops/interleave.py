@@ -8,7 +8,6 @@ Rows are not copied here: a block of the result only says which row of which blo
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -93,10 +92,6 @@ _specs: WeakKeyDictionary[Interleave, Any] = WeakKeyDictionary()
 
 # Found out with the first dataset: files that the native core reads are read faster here.
 _worth_a_worker: WeakKeyDictionary[Interleave, bool] = WeakKeyDictionary()
-
-
-def default_cycle_length() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 class _Slot:
