@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from feedline.block import Block
 from feedline.graph.job import Doing, Job, Opener
-from feedline.graph.node import Node
+from feedline.graph.node import Node, goes_by_number
 from feedline.graph.stream import Indices, State, Stream
 
 if TYPE_CHECKING:
@@ -75,13 +75,23 @@ class Context:
     memory_limit: int | None = None  # bytes that a step which works ahead may hold, if the user said so
     siblings: int = 1  # streams like this one that are at work at the same time
     rows_are_picked: bool = False  # out of the blocks, by the next step, instead of being looked at in order
+    rows_by_number: bool = False  # blocks may tell the numbers of rows instead, where they can be gathered
     workers: int | None = None  # places at once for users' functions, at most; None: as their steps say
     seeds: Mapping[Node, int] = field(default_factory=dict)  # drawn when the iteration began, elsewhere
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the services: what they are is told by where it is unpickled, with `served_by`."""
+        return {**vars(self), "services": None}
+
+    def served_by(self, services: Services) -> Context:
+        return replace(self, services=services)
 
     def open(self, node: Node, state: State = None) -> Stream:
         context = self
         if self.rows_are_picked and not node.passes_rows_on:
-            context = replace(self, rows_are_picked=False)
+            context = replace(context, rows_are_picked=False)
+        if self.rows_by_number and not goes_by_number(node):
+            context = replace(context, rows_by_number=False)
         return self.services.measured(node, node.open(context, state))
 
     def gather(self, node: Node, indices: Indices) -> Block:

@@ -29,15 +29,10 @@ class Cursor:
         self.passed: int
         self._before, self._drop, self.passed = state or (None, 0, 0)
         self.held = False
-        self._node = node
+        self.node = node
         self._stream = context.open(node, self._before)
         self._block: Block | None = None
         self._row = 0  # of _block, the next
-
-    @property
-    def cardinality(self) -> int:
-        """Of the node."""
-        return self._node.cardinality()
 
     def peek(self, limit: int) -> Block | None:
         """At most `limit` of the rows that follow, one at least; None at the end. Nothing is passed."""

@@ -41,6 +41,9 @@ class Node(ABC):
     # is asked of the input's.
     passes_rows_on: ClassVar[bool] = False
 
+    # Can another process gather from it that has its arguments? Not if it holds data, or calls functions.
+    is_portable: ClassVar[bool] = False
+
     # Does it call a user's function?
     runs_python: ClassVar[bool] = False
 
@@ -67,6 +70,10 @@ class Node(ABC):
     def length(self) -> int | None:
         """The number of elements, if they can be had in any order by `gather`; else None."""
         return None
+
+    def is_read_by_index(self) -> bool:
+        """Do its streams read by `gather`, too? Then they are InOrder."""
+        return False
 
     def gather(self, indices: Indices, context: Context) -> Block:
         """The elements at these indices, each from 0 to `length() - 1`."""
@@ -106,3 +113,8 @@ def tree(root: Node) -> list[Node]:
 
     visit(root)
     return list(found)
+
+
+def goes_by_number(node: Node) -> bool:
+    """Can its rows be told to another process by their numbers?"""
+    return node.is_read_by_index() and all(one.is_portable for one in tree(node))

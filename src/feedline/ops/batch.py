@@ -21,6 +21,8 @@ from feedline.structure import flatten
 class Batching(Node):
     """What batch and padded_batch have in common: which elements go together."""
 
+    is_portable = True
+
     input: Node
     batch_size: int
     drop_remainder: bool

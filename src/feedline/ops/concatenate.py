@@ -20,6 +20,7 @@ class Concatenate(Node):
     parts: tuple[Node, Node]
 
     passes_rows_on = True
+    is_portable = True
 
     def __post_init__(self) -> None:
         self.spec(None)  # what is known already must fit

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 
 from feedline.block import Block
 from feedline.graph import Context, Cursor, Node, State, Stream
 from feedline.graph.calls import Collector, blame
 from feedline.graph.job import Done, Job
+from feedline.graph.node import goes_by_number
 
 _FIRST_ROWS = 16  # as long as nobody knows how large the results are
 
@@ -62,7 +64,11 @@ class ParallelStream(Stream):
         state: State,
         places: int,
         executor: str | None = None,
+        rows_by_number: bool = False,
     ) -> None:
+        """With `rows_by_number`, the job is given rows that were only told by their numbers, if possible."""
+        if rows_by_number and goes_by_number(input):
+            context = replace(context, rows_by_number=True)
         self._rows = Cursor(context, input, state)
         self._state = self._rows.state()
         self._doing = context.services.parallel(job, self._rows, context, places, executor)

@@ -23,6 +23,8 @@ class GlobalShuffle(RandomNode):
     input: Node
     reshuffle_each_iteration: bool
 
+    is_portable = True
+
     def __post_init__(self) -> None:
         check_bool(self, "reshuffle_each_iteration")
         super().__post_init__()
@@ -35,6 +37,9 @@ class GlobalShuffle(RandomNode):
 
     def spec(self, peek: Peek | None) -> Any:
         return self.input.spec(peek)
+
+    def is_read_by_index(self) -> bool:
+        return True
 
     def gather(self, indices: Indices, context: Context) -> Block:
         length = self.input.length()

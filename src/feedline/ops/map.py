@@ -55,7 +55,9 @@ class Map(Node):
         if places is None:
             return _MapStream(self, context, state)
         job = _Calls(self.function, self.draws(context), str(self))
-        return ParallelStream(job, context, self.input, state, places, self.executor)
+        # Threads of this process would read no faster than it does.
+        by_number = self.executor != "thread"
+        return ParallelStream(job, context, self.input, state, places, self.executor, by_number)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ class Shard(Node):
     index: int
 
     passes_rows_on = True
+    is_portable = True
 
     def __post_init__(self) -> None:
         check_int(self, "num_shards", 1, "there must be 1 shard at least.")
@@ -45,11 +46,14 @@ class Shard(Node):
     def spec(self, peek: Peek | None) -> Any:
         return self.input.spec(peek)
 
+    def is_read_by_index(self) -> bool:
+        return self.length() is not None
+
     def gather(self, indices: Indices, context: Context) -> Block:
         return context.gather(self.input, indices * self.num_shards + self.index)
 
     def open(self, context: Context, state: State) -> Stream:
-        if self.length() is not None:
+        if self.is_read_by_index():
             return InOrder(self, context, state)
         return _ShardStream(self, context, state)
 

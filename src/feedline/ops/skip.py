@@ -19,6 +19,7 @@ class Skip(Node):
     count: int
 
     passes_rows_on = True
+    is_portable = True
 
     def __post_init__(self) -> None:
         check_int(self, "count", -1, "count must be 0 or more, or -1 for all.")
@@ -39,11 +40,14 @@ class Skip(Node):
     def spec(self, peek: Peek | None) -> Any:
         return self.input.spec(peek)
 
+    def is_read_by_index(self) -> bool:
+        return self.length() is not None
+
     def gather(self, indices: Indices, context: Context) -> Block:
         return context.gather(self.input, indices + self.count)
 
     def open(self, context: Context, state: State) -> Stream:
-        if self.length() is not None:
+        if self.is_read_by_index():
             return InOrder(self, context, state)
         return _SkipStream(self, context, state)
 

@@ -18,6 +18,7 @@ class Take(Node):
     count: int
 
     passes_rows_on = True
+    is_portable = True
 
     def __post_init__(self) -> None:
         check_int(self, "count", -1, "count must be 0 or more, or -1 for all.")

@@ -31,6 +31,7 @@ class TFRecords(Node):
     skip: bool  # pass over what is damaged
 
     passes_rows_on = True
+    is_portable = True
 
     @cached_property
     def plan(self) -> Plan | None:

@@ -80,7 +80,7 @@ class Parallel:
         self._alike = Alike(step)
         self._size = 1  # rows of the next task
         self._row_bytes = 0  # of a row and its result
-        self._count = rows.cardinality
+        self._count = rows.node.cardinality()
         self._tasks_ahead = _AHEAD
         self._spent = 0.0  # seconds
         self._fastest = float("inf")  # seconds for a row

@@ -38,8 +38,8 @@ class Opening:
     def function(self) -> Callable[..., Any]:
         return self.opener.function
 
-    def open(self, context: Context) -> Stream:
-        return self.opener.open(context, self.state)
+    def open(self) -> Stream:
+        return self.opener.open(self.context, self.state)
 
 
 class RemoteStream(Stream):
@@ -47,8 +47,7 @@ class RemoteStream(Stream):
         self._crew = crew
         self._workers = workers
         self._opener = opener
-        # What services there are is told by where it runs.
-        self._context = replace(context, services=None, workers=0)  # type: ignore[arg-type]
+        self._context = replace(context, workers=0)
         self._state = state
         self._deaths = 0  # since the last block
         self._ended = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 from weakref import WeakSet
@@ -13,6 +14,7 @@ from feedline.graph import Context, Cursor, Indices, Node, State, Stream, tree
 from feedline.graph.arguments import AUTOTUNE
 from feedline.graph.job import Doing, Job, Opener
 from feedline.run.background import Background
+from feedline.run.by_number import ByNumber
 from feedline.run.clock import deadline
 from feedline.run.cores import usable_cores
 from feedline.run.here import Here
@@ -70,6 +72,8 @@ class LocalServices:
 
     def parallel(self, job: Job, rows: Cursor, context: Context, calls: int, executor: str | None) -> Doing:
         size = self._workers_for(calls, context)
+        if context.rows_by_number:
+            job = ByNumber(job, rows.node, replace(context, rows_by_number=False), rows.state()[0])
 
         def make() -> Team:
             return ThreadTeam(job, size) if executor == "thread" else self._processes(job, size)

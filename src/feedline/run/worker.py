@@ -92,7 +92,10 @@ class _Worker:
     def _learned(self, message: Learn) -> Any:
         try:
             pickled = self._exchange.borrow(message.segment, message.size).tobytes()
-            return pickling.loads(pickled)
+            job = pickling.loads(pickled)
+            if hasattr(job, "context"):
+                job = replace(job, context=job.context.served_by(LocalServices()))
+            return job
         except Exception as error:
             return _Failed(error)
 
@@ -145,7 +148,7 @@ class _Worker:
     def _open(self, opening: Any) -> Stream:
         if isinstance(opening, _Failed):
             raise opening.error
-        stream: Stream = opening.open(replace(opening.context, services=LocalServices()))
+        stream: Stream = opening.open()
         return stream
 
 
