@@ -13,8 +13,7 @@ from feedline.run import processes
 
 
 def children_of(pid):
-    found = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
-    return [one for one in found if _stat(one)[1:2] == [str(pid)]]
+    return [one for one in all_processes() if _stat(one)[1:2] == [str(pid)]]
 
 
 def workers_of(pid):
@@ -26,19 +25,24 @@ def is_there(pid):
     return _stat(pid)[:1] not in ([], ["Z"])
 
 
-def memory_holders():
-    """The processes that hold shared memory of feedline, open or mapped."""
+def memory_of(pids):
+    """The inodes of feedline's shared memory that any of these processes has, open or mapped."""
     found = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and is_there(entry.name):
-            try:
-                mapped = "/memfd:feedline" in (entry / "maps").read_text()
-                opened = any("/memfd:feedline" in os.readlink(one) for one in (entry / "fd").iterdir())
-            except OSError:  # it has ended meanwhile, or is somebody else's
-                continue
-            if mapped or opened:
-                found.add(int(entry.name))
+    for pid in pids:
+        try:
+            for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+                if "/memfd:feedline" in line:
+                    found.add(int(line.split()[4]))
+            for link in Path(f"/proc/{pid}/fd").iterdir():
+                if "/memfd:feedline" in os.readlink(link):
+                    found.add(link.stat().st_ino)
+        except OSError:
+            continue  # it has ended meanwhile, or is somebody else's
     return found
+
+
+def all_processes():
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
 
 
 def comes_true(condition, seconds):

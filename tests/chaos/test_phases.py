@@ -127,7 +127,7 @@ def growing(number):
 
 
 def assert_grown(found, count):
-    assert [int(len(one["text"])) for one in found] == list(range(count))
+    assert [len(one["text"]) for one in found] == list(range(count))
     for number, one in enumerate(found):
         assert one["row"].shape == (1000 * number,)
         assert (one["row"] == number).all()
