@@ -405,7 +405,8 @@ class Rows:
         return cls(leaves) if set(map(_DTYPE_OF, leaves)) == {first.dtype} else None
 
     def stack_into(self, out: Array) -> None:
-        _copy_end_to_end(self._leaves, out.reshape(-1, *self.shape[2:]))
+        if out.size:
+            _copy_end_to_end(self._leaves, out.reshape(-1, *self.shape[2:]))
 
 
 def same(one: Column, other: Column) -> bool:

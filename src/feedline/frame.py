@@ -142,6 +142,7 @@ class Plan:
             self._header = _encoder.encode(_Header(rows, structure.root, parts))
         except UnicodeEncodeError as error:
             raise UsageError(f"{structure}: a key has no UTF-8 form: {error}.") from None
+        self.rows = rows
         self._start = _boundary(_PREAMBLE.size + len(self._header))
         self.size = self._start + sum(_boundary(array.nbytes) for array, _ in self._arrays)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +12,7 @@ from feedline.errors import UsageError
 from feedline.graph import Context, Cursor, Node, RandomNode, State, fingerprint, random_nodes
 
 _VERSION = 1
+_PACKAGE = os.path.dirname(__file__) + os.sep
 
 
 class DatasetIterator(Iterator[Any]):
@@ -47,7 +50,11 @@ class DatasetIterator(Iterator[Any]):
             cursor = self._go_to(cursor.state())
         cursor.advance(self._given)
         self._given = 0
-        block = cursor.peek(self._context.block_rows)
+        try:
+            block = cursor.peek(self._context.block_rows)
+        except Exception as error:
+            _clear_frames(error)
+            raise
         if block is None:
             self._elements = iter(())
             raise StopIteration
@@ -121,3 +128,15 @@ class DatasetIterator(Iterator[Any]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _clear_frames(error: BaseException | None) -> None:
+    """A frame of ours that knows the error it raised would keep streams and workers until a collection."""
+    while error is not None:
+        trace = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+                with suppress(RuntimeError):  # it is still running
+                    trace.tb_frame.clear()
+            trace = trace.tb_next
+        error = error.__cause__ or error.__context__

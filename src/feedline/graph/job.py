@@ -49,7 +49,6 @@ class Done(NamedTuple):
 
     rows: Block
     results: Block  # one for each
-    after: State  # of the cursor that they came from
 
 
 class Doing(Protocol):
@@ -72,8 +71,8 @@ class Doing(Protocol):
         ...
 
     @property
-    def after_failure(self) -> State:
-        """Of the cursor, after the row whose error was raised last."""
+    def after(self) -> State:
+        """Of the cursor, after what was given or raised last."""
         ...
 
     def close(self) -> None: ...

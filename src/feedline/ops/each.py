@@ -70,7 +70,6 @@ class ParallelStream(Stream):
         if rows_by_number and goes_by_number(input):
             context = replace(context, rows_by_number=True)
         self._rows = Cursor(context, input, state)
-        self._state = self._rows.state()
         self._doing = context.services.parallel(job, self._rows, context, places, executor)
 
     def next(self, limit: int) -> Block | None:
@@ -79,19 +78,13 @@ class ParallelStream(Stream):
 
     def _next_done(self) -> Done | None:
         try:
-            done = self._doing.next()
-        except Exception:
-            self._state = self._doing.after_failure
-            raise
+            return self._doing.next()
         finally:
             self.waited, self.deaths = self._doing.waited, self._doing.deaths
             self.workers, self.ahead = self._doing.workers, self._doing.ahead
-        if done is not None:
-            self._state = done.after
-        return done
 
     def state(self) -> State:
-        return self._state
+        return self._doing.after
 
     def close(self) -> None:
         self._doing.close()

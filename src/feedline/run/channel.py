@@ -6,6 +6,9 @@ memory.
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import socket
 from array import array
 from typing import Any, NamedTuple
@@ -30,6 +33,13 @@ class Long(NamedTuple):
 
     segment: int
     size: int
+
+
+class Be(NamedTuple):
+    """In this directory, and look for modules where these paths say."""
+
+    directory: str
+    paths: tuple[str, ...]
 
 
 class Learn(NamedTuple):
@@ -78,6 +88,20 @@ class Closed(Exception):
     """The other side is gone."""
 
 
+def not_standard(fd: int) -> int:
+    """The descriptor, or another one instead: where standard streams are closed, their numbers are free."""
+    if fd > 2:
+        return fd
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(fd)
+
+
+def _not_standard(sock: socket.socket) -> socket.socket:
+    return socket.socket(fileno=not_standard(sock.detach()))
+
+
 class Channel:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -86,7 +110,7 @@ class Channel:
     def pair(cls) -> tuple[Channel, socket.socket]:
         """One end, and the socket of the other, for a process that is to be started."""
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        return cls(here), there
+        return cls(_not_standard(here)), _not_standard(there)
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -106,7 +130,9 @@ class Channel:
             raise Closed from error
         if not data:
             raise Closed
-        assert not flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC), "a message was cut off"
+        assert not flags & socket.MSG_TRUNC, "a message was cut off"
+        if flags & socket.MSG_CTRUNC:  # there was no number left for its descriptor
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         fds = array("i")
         for _, _, found in ancillary:
             fds.frombytes(found)

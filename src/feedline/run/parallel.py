@@ -1,8 +1,8 @@
 """A job done for the rows of a stream in several places at once, with the results in the order of the rows.
 
 Rows are sent as many at a time as take some ten milliseconds, fewer towards the end: so neither the sending
-matters, nor the waiting for the last of them. Rows whose worker died are sent again, one by one, which tells
-of which of them it died.
+matters, nor the waiting for the last of them. Rows whose worker died are sent again in smaller parts, in the
+end one by one, which tells of which of them it died.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from math import isqrt
 from typing import NamedTuple, Protocol
 
 from feedline.block import Block
@@ -28,7 +29,8 @@ _TRIAL = 0.01  # seconds, after which that is decided: the first few rows mostly
 _GROWTH = 8  # times the rows of the last task, at most
 _AHEAD = 2  # tasks for each place: the one at work, and the next
 _MOST_AHEAD = 16
-_DEATHS = 2  # of workers at one row, after which it is given up
+_DEATHS = 3  # of workers at a row, the last of them at it alone, after which it is given up
+_FEW = 64  # rows, which are sent again one by one
 
 
 class Ticket(Protocol):
@@ -59,12 +61,17 @@ class Team(Protocol):
     def close(self) -> None: ...
 
 
-class _Sent(NamedTuple):
+class _Task(NamedTuple):
     rows: Block
-    ticket: Ticket
     before: State  # of the cursor
     number: int  # of the first row
+    ticket: Ticket | None = None  # when it was sent
     deaths: int = 0
+
+
+class _Failed(NamedTuple):
+    error: Exception
+    after: State  # of the cursor, after the row
 
 
 class Parallel:
@@ -84,10 +91,10 @@ class Parallel:
         self._tasks_ahead = _AHEAD
         self._spent = 0.0  # seconds
         self._fastest = float("inf")  # seconds for a row
-        self._sent: deque[_Sent] = deque()
+        self._tasks: deque[_Task] = deque()  # in the order of their rows
         self._ended = False
-        self._failed: Exception | None = None  # of a row, after those that were given
-        self._after: State = rows.state()  # what was given, and the row that failed
+        self._failed: _Failed | None = None  # a row, after those that were given
+        self._after: State = rows.state()
         self._input_failed: Exception | None = None  # after all that was sent
         self.waited = 0.0
         self.deaths = 0
@@ -97,33 +104,39 @@ class Parallel:
         """The results of the next rows; None at the end. A row that fails is raised in its place."""
         while self._failed is None:
             self._send_more()
-            if not self._sent:
+            if not self._tasks:
                 self._raise_of_input()
                 return None
-            sent = self._sent[0]
+            task = self._tasks[0]
+            assert task.ticket is not None
             began = time.perf_counter()
             try:
-                outcome = sent.ticket.wait()
+                outcome = task.ticket.wait()
             except WorkerDied as died:
-                self._send_again(died)
+                self._do_again(died)
                 continue
             finally:
                 self.waited += time.perf_counter() - began
-            self._sent.popleft()
-            self._tune(sent, outcome)
-            if self._sent and all(later.ticket.is_over for later in self._sent):
+            self._tasks.popleft()
+            self._tune(task, task.ticket.seconds, outcome)
+            if self._tasks and all(later.ticket and later.ticket.is_over for later in self._tasks):
                 # One that took long has kept all places waiting.
                 self._tasks_ahead = min(2 * self._tasks_ahead, _MOST_AHEAD)
             outcome = self._checked(outcome)
+            done, rows = outcome.done, task.rows.rows
             if outcome.error is not None:
-                self._fail(sent, outcome.done, outcome.error)
-            elif outcome.done < sent.rows.rows:
-                self._put_first(sent, outcome.done, sent.rows.rows)
+                self._fail(task, done, outcome.error)
+            elif done:
+                self._put_first(task, done, rows)
+            else:  # they were too many at once
+                self._put_first(task, rows // 2, rows)
+                self._put_first(task, 0, rows // 2)
             if outcome.block is not None:
-                done = outcome.done
-                return Done(sent.rows.slice(0, done), outcome.block, moved(sent.before, done))
-        error, self._failed = self._failed, None
-        raise error
+                self._after = moved(task.before, done)
+                return Done(task.rows.slice(0, done), outcome.block)
+        failed, self._failed = self._failed, None
+        self._after = failed.after
+        raise failed.error
 
     def _checked(self, outcome: Outcome) -> Outcome:
         """Results of another kind than the first are an error of the first of these rows."""
@@ -140,8 +153,8 @@ class Parallel:
         return 0 if self._larger is not None else self._team.size
 
     @property
-    def after_failure(self) -> State:
-        """Of the cursor, after the row whose error was raised."""
+    def after(self) -> State:
+        """Of the cursor, after what was given or raised last."""
         return self._after
 
     def _raise_of_input(self) -> None:
@@ -151,6 +164,11 @@ class Parallel:
             raise error
 
     def _send_more(self) -> None:
+        for at, task in enumerate(self._tasks):
+            if task.ticket is None:
+                if at and not self._has_room():
+                    return
+                self._tasks[at] = self._sent(task)
         while self._has_room() and not self._ended and self._input_failed is None:
             before, number = self._rows.state(), self._rows.passed
             try:
@@ -161,13 +179,17 @@ class Parallel:
             if block is None:
                 self._ended = True
                 return
-            self._sent.append(_Sent(block, self._team.send(block, number), before, number))
+            self._tasks.append(self._sent(_Task(block, before, number)))
             self._rows.advance(block.rows)
 
+    def _sent(self, task: _Task) -> _Task:
+        return task._replace(ticket=self._team.send(task.rows, task.number))
+
     def _has_room(self) -> bool:
-        held = sum(sent.rows.rows for sent in self._sent) * self._row_bytes
+        sent = [task.rows.rows for task in self._tasks if task.ticket is not None]
+        held = sum(sent) * self._row_bytes
         self.ahead = max(self.ahead, held)
-        few = len(self._sent) < self._tasks_ahead * self._team.size
+        few = len(sent) < self._tasks_ahead * self._team.size
         return few and (not held or held + self._size * self._row_bytes <= self._context.memory)
 
     def _next_size(self, number: int) -> int:
@@ -177,38 +199,34 @@ class Parallel:
             return self._size
         return max(1, min(self._size, left // (_AHEAD * self._team.size)))
 
-    def _send_again(self, died: WorkerDied) -> None:
+    def _do_again(self, died: WorkerDied) -> None:
+        """Rows of which a worker died."""
         self.deaths += 1
-        sent = self._sent.popleft()
-        if sent.rows.rows == 1:
-            if sent.deaths + 1 == _DEATHS:
-                self._fail(sent, 0, died)
-            else:
-                ticket = self._team.send(sent.rows, sent.number)
-                self._sent.appendleft(sent._replace(ticket=ticket, deaths=sent.deaths + 1))
-            return
-        for row in reversed(range(sent.rows.rows)):
-            self._put_first(sent, row, row + 1)
+        task = self._tasks.popleft()
+        task, rows = task._replace(deaths=task.deaths + 1), task.rows.rows
+        if rows == 1 and task.deaths == _DEATHS:
+            return self._fail(task, 0, died)
+        size = 1 if rows <= _FEW else isqrt(rows)
+        for begin in reversed(range(0, rows, size)):
+            self._put_first(task, begin, min(begin + size, rows))
 
-    def _fail(self, sent: _Sent, row: int, error: Exception) -> None:
-        blame(error, self._step, sent.number + row)
-        self._failed, self._after = error, moved(sent.before, row + 1)
-        if row + 1 < sent.rows.rows:
-            self._put_first(sent, row + 1, sent.rows.rows)
+    def _fail(self, task: _Task, row: int, error: Exception) -> None:
+        blame(error, self._step, task.number + row)
+        self._failed = _Failed(error, moved(task.before, row + 1))
+        self._put_first(task._replace(deaths=0), row + 1, task.rows.rows)
 
-    def _put_first(self, sent: _Sent, begin: int, end: int) -> None:
-        rows = sent.rows.slice(begin, end)
-        number = sent.number + begin
-        ticket = self._team.send(rows, number)
-        self._sent.appendleft(_Sent(rows, ticket, moved(sent.before, begin), number))
+    def _put_first(self, task: _Task, begin: int, end: int) -> None:
+        """Do these rows of it next."""
+        if begin < end:
+            rows, before = task.rows.slice(begin, end), moved(task.before, begin)
+            self._tasks.appendleft(_Task(rows, before, task.number + begin, deaths=task.deaths))
 
-    def _tune(self, sent: _Sent, outcome: Outcome) -> None:
+    def _tune(self, task: _Task, seconds: float, outcome: Outcome) -> None:
         rows = max(1, outcome.done)
-        of_row, of_result = sent.rows.nbytes // sent.rows.rows, 0
+        of_row, of_result = task.rows.nbytes // task.rows.rows, 0
         if outcome.block is not None:
             of_result = outcome.block.nbytes // rows
         self._row_bytes, row_bytes = of_row + of_result, max(of_row, of_result)
-        seconds = sent.ticket.seconds
         self._fastest = min(self._fastest, seconds / rows)
         self._spent += seconds
         is_slow = self._fastest > _SENDING + row_bytes * _SENDING_BYTE
@@ -219,7 +237,7 @@ class Parallel:
         self._size = max(1, min(wanted, self._size * _GROWTH, self._context.rows_of(row_bytes)))
 
     def close(self) -> None:
-        self._sent.clear()
+        self._tasks.clear()
         self._ended = True
         self._team.close()
 

@@ -16,11 +16,11 @@ import subprocess
 import sys
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
+from weakref import WeakSet, finalize
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from feedline.column import is_writable
 from feedline.errors import UsageError, WorkerDied, WorkerError
 from feedline.graph import State
 from feedline.graph.job import Job, Outcome
-from feedline.run.channel import LEFT, Channel, Closed, Done, Forget, Learn, Read, Run
+from feedline.run.channel import LEFT, Be, Channel, Closed, Done, Forget, Learn, Read, Run, not_standard
 from feedline.run.exchange import Exchange
 
 # Not `-m`: the modules must be looked for where this process does before the first is imported.
@@ -128,9 +128,27 @@ class SentJob:
         from feedline.run.pickling import dumps
 
         self.number = next(_job_numbers)
-        self.pickled = dumps(job, job.function)
         self.step = job.step
+        try:
+            self.pickled = dumps(job, job.function)
+        except Exception as error:
+            raise UsageError(
+                f"{job.step}: its function cannot be sent to a worker: {type(error).__name__}: {error}\n"
+                "  Make what cannot be pickled within the function; or have it called in this process, "
+                'without num_parallel_calls or with executor="thread".'
+            ) from error
+        module = sys.modules.get(getattr(job.function, "__module__", None) or "")
+        self.module = {} if module is None else {module.__name__: module.__spec__}
         self.home: Worker | None = None  # where its stream is
+
+
+def _place() -> Be:
+    """Where this process is, and looks for modules."""
+    try:
+        directory = os.getcwd()
+    except FileNotFoundError:  # it was removed
+        directory = os.sep
+    return Be(directory, tuple(path or directory for path in sys.path))
 
 
 class Worker:
@@ -138,12 +156,12 @@ class Worker:
 
     def __init__(self) -> None:
         self.channel, there = Channel.pair()
-        self._words = os.memfd_create("feedline", os.MFD_CLOEXEC)
+        self._words = not_standard(os.memfd_create("feedline", os.MFD_CLOEXEC))
         passed = there.fileno(), self._words
-        paths = [path or os.getcwd() for path in sys.path]
+        self._place = _place()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _START, *map(str, passed), *paths],
+                [sys.executable, "-c", _START, *map(str, passed), *self._place.paths],
                 stdin=subprocess.DEVNULL,
                 pass_fds=passed,
                 process_group=0,  # Ctrl-C is for this process
@@ -160,6 +178,8 @@ class Worker:
         self._jobs: set[int] = set()
         self._sent = 0
         self.streams = 0  # that it was given to run
+        self._modules: dict[str, Any] = {}  # whose functions it was given, as they were loaded here
+        _all.add(self)
 
     @property
     def load(self) -> tuple[int, int]:
@@ -176,6 +196,10 @@ class Worker:
         self.tasks.append((self._sent, task))
         job = task.job
         if job.number not in self._jobs:
+            if self._place != (place := _place()):
+                self._place = place
+                self._exchange.send(place)
+            self._modules.update(job.module)
             self._jobs.add(job.number)
             segment = self._exchange.lend(len(job.pickled))
             segment.memory[: len(job.pickled)] = np.frombuffer(job.pickled, np.uint8)
@@ -210,6 +234,8 @@ class Worker:
 
     def becomes_free(self) -> bool:
         """Is it there, and soon done with what it was given? What it has done is dropped."""
+        if self._process.poll() is not None:
+            return False
         until = time.monotonic() + _PATIENCE
         try:
             while self.tasks and select.select([self.channel], [], [], max(0, until - time.monotonic()))[0]:
@@ -217,6 +243,10 @@ class Worker:
             return not self.tasks
         except Closed:
             return False
+
+    def knows_other(self, job: SentJob) -> bool:
+        """Has it loaded the module of the job's function before that was changed and loaded again?"""
+        return any(self._modules.get(name, spec) is not spec for name, spec in job.module.items())
 
     def has_left(self) -> bool:
         """Did it go by itself, because it had nothing to do?"""
@@ -232,7 +262,7 @@ class Worker:
     def last_words(self, what: str) -> WorkerDied:
         """The error for what it was doing when it went away."""
         code = self._exit_code()
-        how = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+        how = f"exit code {code}" if code >= 0 else _signal_name(-code)
         words = os.pread(self._words, 1 << 20, 0).decode(errors="replace")[-_MOST_WORDS:].strip()
         said = f"  The last it wrote to stderr:\n{words}" if words else "  It wrote nothing to stderr."
         hint = "  Perhaps it took more memory than there is.\n" if code == -signal.SIGKILL else ""
@@ -246,6 +276,13 @@ class Worker:
         os.close(self._words)
 
 
+def _signal_name(number: int) -> str:
+    try:
+        return f"signal {signal.Signals(number).name}"
+    except ValueError:  # one for real time
+        return f"signal {number}"
+
+
 def _error_of(pickled: bytes) -> Exception:
     try:
         error: Exception = pickle.loads(pickled)
@@ -256,17 +293,27 @@ def _error_of(pickled: bytes) -> Exception:
 
 _idle: list[Worker] = []  # of this process, for the next who needs one
 _idle_lock = threading.Lock()
-os.register_at_fork(after_in_child=_idle.clear)  # they are the parent's
+_all: WeakSet[Worker] = WeakSet()
 
 
-def _hire() -> Worker:
+def _leave_to_parent() -> None:
+    """In a forked child. With its copies of their sockets, workers would not notice the parent's end."""
+    for worker in tuple(_all):
+        worker.channel.close()
+    _idle.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+def _hire(job: SentJob) -> Worker:
     while True:
         with _idle_lock:
             worker = _idle.pop() if _idle else None
         if worker is None:
             return Worker()
         try:
-            if worker.becomes_free():
+            if not worker.knows_other(job) and worker.becomes_free():
                 return worker
         except BaseException:
             worker.close()
@@ -287,11 +334,11 @@ class Crew:
     def __init__(self) -> None:
         self._workers: list[Worker] = []
         self._changed = threading.Condition()
-        self._listening = False
+        self._listened_until = 0.0  # by another thread
         self._closed = False
         self._users = 0
         self._owner = os.getpid()
-        self._dismiss = weakref.finalize(self, _release, self._workers, self._owner)
+        self._dismiss = finalize(self, _release, self._workers, self._owner)
         self._dismiss.atexit = False  # workers end with this process
 
     def enter(self) -> None:
@@ -326,8 +373,11 @@ class Crew:
         """
         with self._changed:
             self._check_open()
-            while len(self._workers) < workers:
-                self._workers.append(_hire())
+            try:
+                while len(self._workers) < workers:
+                    self._workers.append(_hire(task.job))
+            except OSError as error:
+                raise WorkerError(f"{task.job.step}: no worker could be started: {error}.") from error
             worker = task.job.home or min(self._workers[:workers], key=lambda one: one.load)
             if isinstance(task, ReadTask) and task.job.home is None:
                 task.job.home = worker
@@ -348,13 +398,26 @@ class Crew:
 
     def wait(self, task: Task) -> None:
         """Until the task is over."""
+        while not self._is_over(task):
+            # Without the lock, so that others may send. An interrupt here, whenever it comes, leaves nothing
+            # behind but a time until which others think that they need not listen.
+            self._poll().poll(_LISTEN)
+            with self._changed:
+                self._listened_until = 0.0
+                self._take_in()
+                self._changed.notify_all()
+
+    def _is_over(self, task: Task) -> bool:
+        """If not, the caller must listen."""
         with self._changed:
             while not task.is_over:
                 self._check_open()
-                if self._listening:
-                    self._changed.wait()
-                else:
-                    self._listen()
+                now = time.monotonic()
+                if now >= self._listened_until:
+                    self._listened_until = now + 2 * _LISTEN / 1000
+                    return False
+                self._changed.wait(self._listened_until - now)
+            return True
 
     @property
     def is_open(self) -> bool:
@@ -369,30 +432,26 @@ class Crew:
                 "  iter(dataset) gives a new one, whose load_state_dict() goes on from the other's state."
             )
 
-    def _listen(self) -> None:
-        """Take in what workers have sent. The lock is given up while nothing has come."""
-        workers = {worker.channel.fileno(): worker for worker in self._workers}
+    def _poll(self) -> select.poll:
+        """For what workers send."""
         poll = select.poll()
-        for fd in workers:
-            poll.register(fd, select.POLLIN)
-        self._listening = True
-        self._changed.release()
-        try:
-            ready = poll.poll(_LISTEN)
-        finally:
-            self._changed.acquire()
-            self._listening = False
-            self._changed.notify_all()
-        for fd, _ in ready:
+        for worker in tuple(self._workers):
+            if (fd := worker.channel.fileno()) >= 0:
+                poll.register(fd, select.POLLIN)
+        return poll
+
+    def _take_in(self) -> None:
+        """What workers have sent."""
+        workers = {worker.channel.fileno(): worker for worker in self._workers}
+        for fd, _ in self._poll().poll(0):
             worker = workers[fd]
-            if worker in self._workers:
-                try:
-                    worker.receive()
-                except Closed:
-                    self._bury(worker)
-                except BaseException:
-                    self._give_up(worker)
-                    raise
+            try:
+                worker.receive()
+            except Closed:
+                self._bury(worker)
+            except BaseException:
+                self._give_up(worker)
+                raise
 
     def _give_up(self, worker: Worker) -> None:
         """Of one that was interrupted in the middle of a message, nobody knows what it knows."""
@@ -415,7 +474,7 @@ class Crew:
         tasks = [task for task in tasks if not task.is_over]
         worker.close()
         try:
-            self._workers[at] = _hire()
+            self._workers[at] = _hire(tasks[0].job) if tasks else Worker()
         except OSError as error:
             del self._workers[at]
             for task in tasks:

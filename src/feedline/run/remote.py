@@ -50,6 +50,7 @@ class RemoteStream(Stream):
         self._context = replace(context, workers=0)
         self._state = state
         self._deaths = 0  # since the last block
+        self._given = 0  # elements
         self._ended = False
         self.workers = 1
         self._job: SentJob | None = None
@@ -71,12 +72,13 @@ class RemoteStream(Stream):
             asked = self._asked.popleft()
             try:
                 block, error = asked.wait()
-            except WorkerDied:
+            except WorkerDied as died:
                 self._deaths += 1
                 self.deaths += 1
                 self._end()
                 if self._deaths == _DEATHS:
                     self._deaths = 0
+                    died.add_note(f"  at element {self._given:,} of those that this stream gave")
                     raise
                 continue
             self._deaths = 0
@@ -84,6 +86,7 @@ class RemoteStream(Stream):
             if error is not None:
                 raise error
             if block is not None:
+                self._given += block.rows
                 return block
             self._ended = True
             self._end()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import gc
+import importlib
 import os
 import select
 import signal
@@ -26,7 +27,7 @@ from feedline.errors import WorkerError
 from feedline.graph import State, Stream
 from feedline.graph.calls import Collector
 from feedline.run import pickling
-from feedline.run.channel import LEFT, Channel, Closed, Done, Forget, Learn, Read, Run
+from feedline.run.channel import LEFT, Be, Channel, Closed, Done, Forget, Learn, Read, Run
 from feedline.run.clock import MOST_SECONDS, deadline
 from feedline.run.exchange import Exchange
 from feedline.run.services import LocalServices
@@ -40,6 +41,10 @@ IDLE = 60.0
 
 def main(channel: int, last_words: int) -> None:
     sock = socket.socket(fileno=channel)
+    # Processes that the user's functions start must not hold the socket: its end tells of this one's.
+    sock.set_inheritable(False)
+    os.set_inheritable(last_words, False)
+    os.register_at_fork(after_in_child=sock.close)
     _native.exit_with_peer(sock.fileno())
     words = os.fdopen(last_words, "w", buffering=1, errors="replace")
     faulthandler.enable(words, all_threads=False)
@@ -76,6 +81,11 @@ class _Worker:
                 self._do(message)
             elif isinstance(message, Learn):
                 self._jobs[message.job] = self._learned(message)
+            elif isinstance(message, Be):
+                with suppress(OSError):  # it was removed, say
+                    os.chdir(message.directory)
+                sys.path[:] = message.paths
+                importlib.invalidate_caches()
             elif isinstance(message, Forget):
                 del self._jobs[message.job]
                 if (stream := self._streams.pop(message.job, None)) is not None:
@@ -108,9 +118,12 @@ class _Worker:
             plan, error, after = self._read(message)
         number, size = None, 0
         if plan is not None:
-            segment = self._exchange.lend(plan.size)
-            number, size = segment.number, plan.size
-            plan.write(segment.memory)
+            try:
+                segment = self._exchange.lend(plan.size)
+                plan.write(segment.memory)
+                number, size = segment.number, plan.size
+            except Exception as unfit:  # there is no memory, say: for fewer rows there may be
+                error = unfit if isinstance(message, Read) or plan.rows == 1 else None
         del plan
         pickled = None if error is None else pickled_error(error)
         seconds = time.perf_counter() - began
