@@ -165,7 +165,7 @@ def ready():
     print("ready", flush=True)
 
 def slow(x):
-    while x == 30 and phase == "computing":
+    while x == 300 and phase == "computing":
         pass
     return np.full(20_000, x)
 

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from feedline import Dataset, WorkerDied, frame
-from feedline.run.channel import Channel, Done, Lent
+from feedline.run.channel import Done, Lent
+from feedline.run.exchange import Exchange
 from tests.processes import deaths_in, dismiss_workers, workers_of
 
 
@@ -48,7 +49,7 @@ class Fuse:
 
     def put(self):
         """Into the feedline of this process."""
-        decode, write, send = frame.decode, frame.Plan.write, Channel.send
+        decode, write, send = frame.decode, frame.Plan.write, Exchange.send
 
         def decoding(*arguments):
             self.burn("reading its rows")
@@ -61,20 +62,20 @@ class Fuse:
             self.burn("writing its result")
             write(plan, memory)
 
-        def sending(channel, message, fd=None):
+        def sending(exchange, message, fd=None):
             if isinstance(message, Done):
                 self.burn("before it hands over")
-            send(channel, message, fd)
+            send(exchange, message, fd)
             if isinstance(message, Lent):
                 self.burn("handing over memory")
             if isinstance(message, Done):
                 self.burn("after it has handed over")
 
-        frame.decode, frame.Plan.write, Channel.send = decoding, writing, sending
+        frame.decode, frame.Plan.write, Exchange.send = decoding, writing, sending
         self.found = decode, write, send
 
     def take_out(self):
-        frame.decode, frame.Plan.write, Channel.send = self.found
+        frame.decode, frame.Plan.write, Exchange.send = self.found
 
 
 @dataclass
