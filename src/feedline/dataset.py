@@ -13,7 +13,7 @@ import numpy as np
 
 from feedline import ops
 from feedline.errors import UsageError
-from feedline.explain import Stats, explain, stats
+from feedline.explain import Stats, explain, outline, stats
 from feedline.graph import INFINITE, Context, Cursor, Node, Site, fingerprint, random_nodes, tree
 from feedline.graph.arguments import AUTOTUNE, check_calls, check_executor, check_workers
 from feedline.iterator import DatasetIterator
@@ -42,6 +42,13 @@ class Dataset:
 
     def __reduce__(self) -> Any:
         return Dataset, (self._node,)
+
+    def __repr__(self) -> str:
+        """
+        >>> Dataset.range(10).map(lambda x: x + 1).batch(4)
+        <feedline.Dataset: range(0, 10, 1) -> map(lambda) -> batch(4)>
+        """
+        return f"<feedline.Dataset: {outline(self._node, Dataset)}>"
 
     # Sources
 
@@ -110,6 +117,7 @@ class Dataset:
         check_workers("from_generator", workers)
         if not workers:
             return Dataset(generator)
+        generator.check_takes_shard()
         count = usable_cores() if workers == AUTOTUNE else int(workers)
         shards = ops.Shards(generator, count, Dataset)
         return Dataset(ops.Interleave(ops.Range(0, count, 1), shards, count, 1, count, site=site))

@@ -58,6 +58,11 @@ class StepStats:
     bottleneck: bool = False
     indent: str = ""  # before the step, in a table
 
+    @property
+    def spent(self) -> float:
+        """Seconds of its own: who waits for workers waits for the step's own work."""
+        return self.busy + (self.waiting if self.workers else 0.0)
+
     def with_measure(self, found: Measure | None) -> StepStats:
         if found is None:
             return self
@@ -100,6 +105,16 @@ class Stats:
     __repr__ = __str__
 
 
+def outline(node: Node, face: type) -> str:
+    """The last steps in a line, back to where several datasets come together."""
+    steps = [_call(node, face)]
+    while len(node.inputs) == 1:
+        (node,) = node.inputs
+        if node.site is not None:
+            steps.append(_call(node, face))
+    return " -> ".join(reversed(steps))
+
+
 def explain(node: Node, face: type) -> Table:
     """The steps up to `node`. `face` is the class whose methods made them."""
     return Table(_table(_HEAD, (_described(row) for _, row in _steps(node, face))))
@@ -113,7 +128,7 @@ def stats(node: Node, face: type, measures: Mapping[Any, Measure] | None) -> Sta
         nodes.append(each)
         rows.append(row.with_measure(of_node.get(each)))
     for one in of_node.values():
-        if one.nodes[0] not in nodes:
+        if one.nodes[0] not in nodes and one.nodes[0].site is not None:
             nodes.append(one.nodes[0])
             rows.append(_group_row(one, face).with_measure(one))
     slowest = _bottleneck(node, rows, nodes, of_node)
@@ -132,6 +147,8 @@ def _steps(node: Node, face: type) -> list[tuple[Node, StepStats]]:
             for one in node.inputs
             for number, (each, row) in enumerate(_steps(one, face))
         ]
+    if node.site is None:  # it is no step of the user's
+        return found
     own = StepStats(_call(node, face), node.site, node.cardinality(), node.length() is not None)
     return [*found, (node, own)]
 
@@ -170,11 +187,11 @@ def _bottleneck(
     parts = [part_of.get(each, maker) for each in nodes]
     busy: dict[Node, float] = {}
     for row, part in zip(rows, parts, strict=True):
-        busy[part] = busy.get(part, 0.0) + row.busy
+        busy[part] = busy.get(part, 0.0) + row.spent
     slowest = max(busy, key=lambda part: busy[part])
     if not busy[slowest]:
         return None
-    return max((i for i, part in enumerate(parts) if part is slowest), key=lambda i: rows[i].busy)
+    return max((i for i, part in enumerate(parts) if part is slowest), key=lambda i: rows[i].spent)
 
 
 # Steps as text
@@ -196,7 +213,7 @@ def _call(node: Node, face: type) -> str:
                 shown.append(_short(value) if first else f"{each.name}={_short(value)}")
         elif not method:
             shown.append(f"{each.name}={_short(value)}")
-        elif not shown or "args" in parameters:
+        elif not shown or any(one.kind is one.VAR_POSITIONAL for one in parameters.values()):
             # Named otherwise than the argument. What follows such a one is not of the user.
             shown.append(_short(value))
     text = ", ".join(shown)

@@ -180,3 +180,18 @@ def test_an_error_with_much_in_it_comes_back_from_a_worker():
     with pytest.raises(ValueError, match="long") as caught:
         list(Dataset.range(3).map(fail, 2))
     assert len(caught.value.args[1]) == 1_000_000
+
+
+def test_a_function_that_takes_no_shard_is_refused_at_once():
+    with pytest.raises(UsageError, match="unexpected keyword argument 'shard'"):
+        Dataset.from_generator(lambda: iter(range(3)), workers=2)
+
+
+def test_stats_tell_of_the_processes_of_a_generator():
+    ds = Dataset.from_generator(numbers, (20,), workers=2)
+    list(ds)
+    stats = ds.stats()
+    names = ["from_generator(numbers)", "2 x from_generator(numbers, workers=2)"]
+    assert [row.step for row in stats.rows] == names
+    assert [row.workers for row in stats.rows] == [0, 2]
+    assert stats.bottleneck is stats.rows[1]

@@ -15,7 +15,8 @@ def need(module: str, what: str, extra: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != module:
             raise  # it is installed, and lacks something itself
+        beside = ", and TensorFlow, JAX or torch for it to run on" if module == "keras" else ""
         raise MissingDependency(
-            f"{what}: {module} is not installed.\n  To install it:  pip install 'feedline[{extra}]'",
+            f"{what}: {module} is not installed.\n  To install it:  pip install 'feedline[{extra}]'{beside}",
             name=module,
         ) from None

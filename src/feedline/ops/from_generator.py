@@ -5,6 +5,7 @@ The state is how many they were. A restored stream runs the generator again, and
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -68,6 +69,17 @@ class FromGenerator(Node):
             signature = structure.unflatten(specs)
         return cls(function, tuple(args or ()), signature, **site)
 
+    def check_takes_shard(self) -> None:
+        try:
+            inspect.signature(self.function).bind(*self.args, shard=Shard(0, 1))
+        except TypeError as error:
+            raise UsageError(
+                f"from_generator(workers=...): the function cannot be called with args and shard=: {error}.\n"
+                "  Each worker calls it with shard=feedline.Shard(index, count), to yield that part only."
+            ) from None
+        except ValueError:
+            pass  # it does not tell what it takes
+
     def cardinality(self) -> int:
         return UNKNOWN
 
@@ -91,6 +103,10 @@ class Shards:
     @property
     def function(self) -> Callable[..., Any]:
         return self.generator.function
+
+    @property
+    def __name__(self) -> str:
+        return getattr(self.function, "__name__", type(self.function).__name__)
 
     def __call__(self, index: int) -> Any:
         return self.dataset(replace(self.generator, shard=Shard(int(index), self.count)))

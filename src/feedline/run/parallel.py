@@ -116,10 +116,12 @@ class Parallel:
                 self._do_again(died)
                 continue
             finally:
-                self.waited += time.perf_counter() - began
+                waited = time.perf_counter() - began
+                self.waited += waited
             self._tasks.popleft()
             self._tune(task, task.ticket.seconds, outcome)
-            if self._tasks and all(later.ticket and later.ticket.is_over for later in self._tasks):
+            all_over = all(later.ticket and later.ticket.is_over for later in self._tasks)
+            if waited > SECONDS and self._tasks and all_over:
                 # One that took long has kept all places waiting.
                 self._tasks_ahead = min(2 * self._tasks_ahead, _MOST_AHEAD)
             outcome = self._checked(outcome)

@@ -420,6 +420,10 @@ class Crew:
             return True
 
     @property
+    def size(self) -> int:
+        return len(self._workers)
+
+    @property
     def is_open(self) -> bool:
         return not self._closed
 

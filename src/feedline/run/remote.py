@@ -52,7 +52,6 @@ class RemoteStream(Stream):
         self._deaths = 0  # since the last block
         self._given = 0  # elements
         self._ended = False
-        self.workers = 1
         self._job: SentJob | None = None
         self._asked: deque[ReadTask] = deque()
         crew.enter()
@@ -65,6 +64,7 @@ class RemoteStream(Stream):
             return self._next(min(limit, self._context.block_rows))
         finally:
             self.waited += time.perf_counter() - began
+            self.workers = min(self._workers, self._crew.size)
 
     def _next(self, limit: int) -> Block | None:
         while not self._ended:
