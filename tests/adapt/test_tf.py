@@ -8,7 +8,9 @@ import pytest
 
 import feedline as fl
 from feedline.adapt.tf import from_runs
+from feedline.block import Block
 from feedline.column import aligned
+from feedline.structure import flatten
 from feedline.testing import assert_same
 from tests.ops.sources import SOURCES
 from tests.tfdata import check_spec, numpy_elements
@@ -59,18 +61,36 @@ def address(tensor):
     return np.asarray(memoryview(tensor)).ctypes.data
 
 
-def test_aligned_arrays_are_not_copied():
-    dataset = fl.Dataset.range(8000).batch(2000)
-    arrays = [aligned(np.arange(2000) + begin) for begin in range(4)]
-    ragged = fl.Ragged(arrays[0], [0, 10, 2000])
+# Elements of 16 KB cross in groups, those of 160 KB one by one.
+@pytest.mark.parametrize("size", [2000, 20_000])
+def test_aligned_arrays_are_not_copied(size):
+    rows = aligned(np.arange(200 * size).reshape(200, size))
+    block = Block(flatten(0)[1], [rows], 200)
+    tensors = list(from_runs(tf, fl.Dataset.from_tensor_slices(rows), lambda: (yield block)))
+    assert [address(tensor) for tensor in tensors] == [row.ctypes.data for row in rows]
 
-    def run():
-        yield from [*zip(arrays, [ragged] * 4, strict=True)]
 
-    spec = fl.Dataset.zip(dataset, fl.Dataset.from_tensors(ragged).repeat(4))
-    tensors = list(from_runs(tf, spec, run))
-    assert [address(dense) for dense, _ in tensors] == [array.ctypes.data for array in arrays]
-    assert {address(both[1].flat_values) for both in tensors} == {arrays[0].ctypes.data}
+def test_the_values_of_aligned_ragged_arrays_are_not_copied():
+    ragged = fl.Ragged(aligned(np.arange(2000)), [0, 10, 2000])
+    block = Block(flatten(0)[1], [fl.Ragged(ragged, [0, 2])], 1)
+    tensors = list(from_runs(tf, fl.Dataset.from_tensors(ragged), lambda: (yield block)))
+    assert [address(tensor.flat_values) for tensor in tensors] == [ragged.values.ctypes.data]
+
+
+def test_an_element_does_not_wait_for_the_next_one():
+    said = []
+
+    def slow():
+        for _ in range(4):
+            said.append(time.monotonic())
+            yield np.int64(len(said))
+            time.sleep(0.5)
+
+    dataset = fl.Dataset.from_generator(slow, output_signature=fl.spec.ArraySpec((), "int64")).to_tf()
+    said.clear()
+    waits = [time.monotonic() - said[-1] for _ in dataset]
+    assert len(waits) == 4
+    assert max(waits) < 0.4
 
 
 def test_batches_that_share_the_users_array_reach_tensorflow_whole():

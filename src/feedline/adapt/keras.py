@@ -23,6 +23,7 @@ from feedline.adapt.jax import check_numbers
 from feedline.adapt.progress import progress_of
 from feedline.adapt.tf import Run, from_runs
 from feedline.adapt.torch import as_tensors
+from feedline.block import Block
 from feedline.errors import UsageError
 from feedline.graph import INFINITE, UNKNOWN
 
@@ -80,7 +81,7 @@ class _EmptyAfterItsEnd:
         self._run = run
         self._ended = False
 
-    def __call__(self) -> Generator[Any]:
+    def __call__(self) -> Generator[Block]:
         if self._ended:
             self._ended = False
             return
@@ -128,8 +129,9 @@ class _Adapter:
     get_torch_dataloader = get_jax_iterator
 
     def _read(self, class_weight: dict[int, float] | None) -> Iterator[Any]:
-        for element in self._progress.run(self._dataset):
-            yield self._converted(element if class_weight is None else _weighted(element, class_weight))
+        for block in self._progress.run(self._dataset):
+            for element in block:
+                yield self._converted(element if class_weight is None else _weighted(element, class_weight))
 
     def on_epoch_begin(self) -> None:
         pass

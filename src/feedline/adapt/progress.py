@@ -1,17 +1,18 @@
 """How far training has come through a dataset, which is not how far the dataset was read.
 
-A framework reads ahead of what it trains on. So while a callback follows the training, the state after each
-element that is handed out is kept until the callback says that the element was trained on.
+A framework reads ahead of what it trains on. So while a callback follows the training, the states after the
+elements that are handed out are kept until the callback says that they were trained on.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator
-from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from feedline.block import Block
+from feedline.graph.cursor import moved
 from feedline.iterator import DatasetIterator
 
 if TYPE_CHECKING:
@@ -24,24 +25,27 @@ class Progress:
     def __init__(self) -> None:
         self.followed = False  # are the iterations that begin now training, and does a callback follow it?
         self.position: State | None = None  # after the last element that was trained on
-        self._ahead: deque[State] = deque()  # of elements that were handed out, but not trained on yet
+        # Of elements that were handed out, but not trained on yet: the state in front of their block, and how
+        # many rows after it.
+        self._ahead: deque[tuple[State, int]] = deque()
         self._left: DatasetIterator | None = None  # an iteration to go on with, instead of beginning one
         self._most: int | None = None  # elements that the next iteration may hand out
 
-    def run(self, dataset: Dataset) -> Generator[Any]:
+    def run(self, dataset: Dataset) -> Generator[Block]:
         """The elements of one iteration, or of the rest of one."""
         if not self.followed:
             with iter(dataset) as elements:
-                yield from elements
+                yield from blocks(elements)
             return
         rest, self._left = self._left, None
         most, self._most = self._most, None
-        first = [] if rest is None else list(islice(rest, 1))
-        elements = rest if rest is not None and first else iter(dataset)
+        elements = iter(dataset) if rest is None or _is_at_its_end(rest) else rest
+        before = elements.state_dict()
         try:
-            for element in islice(chain(first, elements), most):
-                self._ahead.append(elements.state_dict())
-                yield element
+            for block in blocks(elements, most):
+                self._ahead.extend((before, row) for row in range(1, block.rows + 1))
+                before = elements.state_dict()
+                yield block
         except BaseException:
             elements.close()
             raise
@@ -54,7 +58,8 @@ class Progress:
         """One more element was trained on. False when none was handed out that it could have been."""
         if not self._ahead:
             return False
-        self.position = self._ahead.popleft()
+        before, rows = self._ahead.popleft()
+        self.position = {**before, "position": moved(before["position"], rows)}
         return True
 
     def start(self) -> None:
@@ -76,6 +81,20 @@ class Progress:
         if self._left is not None:
             self._left.close()
             self._left = None
+
+
+def blocks(elements: DatasetIterator, most: int | None = None) -> Generator[Block]:
+    """The elements that follow, as many at a time as are there; `most` in all."""
+    cursor = elements._open()
+    limit, left = elements._context.block_rows, most
+    while left != 0 and (block := cursor.take(limit if left is None else min(limit, left))) is not None:
+        if left is not None:
+            left -= block.rows
+        yield block
+
+
+def _is_at_its_end(elements: DatasetIterator) -> bool:
+    return elements._open().peek(1) is None
 
 
 _known: WeakKeyDictionary[Dataset, Progress] = WeakKeyDictionary()

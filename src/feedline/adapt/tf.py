@@ -1,5 +1,9 @@
 """to_tf: a tf.data.Dataset of the same elements, whose arrays TensorFlow takes without a copy.
 
+A crossing costs as much as a step of a small model, so small elements cross in groups: as many as are there
+already, so that none waits for the next. TensorFlow slices the groups, again without a copy where a slice is
+aligned. What is large, or has no one shape, crosses in groups of one.
+
 Elements cross as flat tuples of arrays, a Ragged as its values and row splits, and are put together again in
 TensorFlow: from_generator copies every tensor once more where its signature holds anything but TensorSpecs.
 """
@@ -14,7 +18,9 @@ import numpy as np
 
 from feedline.adapt.environment import part_of_this_process
 from feedline.adapt.frameworks import need
-from feedline.column import Ragged, aligned
+from feedline.adapt.progress import blocks
+from feedline.block import Block
+from feedline.column import Bytes, Ragged, aligned, as_batch, row_of
 from feedline.errors import UsageError
 from feedline.graph import UNKNOWN
 from feedline.graph.node import tree
@@ -25,14 +31,17 @@ from feedline.structure import Structure, flatten
 if TYPE_CHECKING:
     from feedline.dataset import Dataset
 
-Run = Callable[[], Generator[Any]]
+Run = Callable[[], Generator[Block]]
 """Begins an iteration; closing what it gives ends it."""
+
+_SMALL = 64 << 10  # bytes of an element; where its slice is not aligned, to copy so many costs little
+_GROUP = 64  # elements in a crossing
 
 
 def to_tf(dataset: Dataset) -> Any:
-    def run() -> Generator[Any]:
+    def run() -> Generator[Block]:
         with iter(dataset) as elements:
-            yield from elements
+            yield from blocks(elements)
 
     tf = need("tensorflow", "to_tf()", "tf")
     made, count = from_runs(tf, dataset, run), dataset.cardinality()
@@ -43,24 +52,28 @@ def from_runs(tf: Any, dataset: Dataset, run: Run) -> Any:
     """The tf.data.Dataset, of unknown cardinality, of what `run` gives: elements of the dataset."""
     specs, structure = _checked(dataset.element_spec)
 
-    def flat() -> Iterator[tuple[Any, ...]]:
+    def crossings() -> Iterator[tuple[Any, ...]]:
         # TensorFlow drops this generator with its own iterator. Closing then reaches the dataset's.
-        with closing(run()) as elements:
-            for element in elements:
-                yield tuple(part for leaf in structure.leaves_of(element) for part in _parts(leaf))
+        with closing(run()) as read:
+            for block in read:
+                yield from _crossings(block)
+
+    def elements_of(*group: Any) -> Any:
+        return tf.data.Dataset.from_tensor_slices(group)
 
     def rebuilt(*parts: Any) -> Any:
         left = iter(parts)
         return structure.unflatten([_tensor(tf, spec, left) for spec in specs])
 
     signature = tuple(part for spec in specs for part in _part_specs(tf, spec))
-    made = tf.data.Dataset.from_generator(flat, output_signature=signature)
-    made = made.map(tf.autograph.experimental.do_not_convert(rebuilt))
-    if _is_sharded_already(dataset):
-        options = tf.data.Options()
-        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-        made = made.with_options(options)
-    return made
+    groups = tf.data.Dataset.from_generator(crossings, output_signature=signature)
+    as_it_is = tf.autograph.experimental.do_not_convert
+    made = groups.flat_map(as_it_is(elements_of)).map(as_it_is(rebuilt))
+    # Where a tf.distribute strategy shards, it must be by elements: by itself it would take groups for files.
+    policy, options = tf.data.experimental.AutoShardPolicy, tf.data.Options()
+    sharded = _is_sharded_already(dataset)
+    options.experimental_distribute.auto_shard_policy = policy.OFF if sharded else policy.DATA
+    return made.with_options(options)
 
 
 def _checked(element_spec: Any) -> tuple[list[Spec], Structure]:
@@ -79,26 +92,46 @@ def _ragged_rank(spec: Spec) -> int:
 
 
 def _part_specs(tf: Any, spec: Spec) -> list[Any]:
+    """Of what crosses: the first dimension is that of the group."""
     assert isinstance(spec, ArraySpec | RaggedSpec)
     dtype, rank = tf.dtypes.as_dtype(dtype_name(spec.dtype)), _ragged_rank(spec)
+    if spec.shape is None:
+        return [tf.TensorSpec(None, dtype)]
     if rank == 0:
-        return [tf.TensorSpec(spec.shape, dtype)]
-    assert spec.shape is not None
+        return [tf.TensorSpec((None, *spec.shape), dtype)]
     rows = spec.shape[0]
-    outer = tf.TensorSpec((None if rows is None else rows + 1,), tf.int64)
-    inner = [tf.TensorSpec((None,), tf.int64)] * (rank - 1)
-    return [tf.TensorSpec((None, *spec.shape[rank + 1 :]), dtype), outer, *inner]
+    outer = tf.TensorSpec((None, None if rows is None else rows + 1), tf.int64)
+    inner = [tf.TensorSpec((None, None), tf.int64)] * (rank - 1)
+    return [tf.TensorSpec((None, None, *spec.shape[rank + 1 :]), dtype), outer, *inner]
+
+
+def _crossings(block: Block) -> Iterator[tuple[Any, ...]]:
+    """What `_part_specs` says, of groups of rows."""
+    columns = block.columns
+    if not all(isinstance(column, np.ndarray | Bytes) for column in columns):
+        for row in range(block.rows):
+            leaves = [row_of(column, row) for column in columns]
+            yield tuple(_group_of_one(part) for leaf in leaves for part in _parts(leaf))
+        return
+    size = _GROUP if block.nbytes <= _SMALL * block.rows else 1
+    for begin in range(0, block.rows, size):
+        group = block.slice(begin, min(begin + size, block.rows))
+        yield tuple(as_batch(aligned(column)) for column in group.columns)
 
 
 def _parts(leaf: Any) -> list[Any]:
-    """What `_part_specs` says, of a value."""
     splits = []
     while isinstance(leaf, Ragged):
         splits.append(leaf.offsets)
         leaf = leaf.values
-    if isinstance(leaf, np.ndarray) and leaf.dtype != STRING and leaf.ndim:
-        leaf = aligned(leaf)  # TensorFlow's own copy of what is not aligned is several times slower
     return [leaf, *splits]
+
+
+def _group_of_one(part: Any) -> Any:
+    if isinstance(part, bytes):
+        return np.array([part], object)
+    group = part[np.newaxis]
+    return group if group.dtype == STRING else aligned(group)
 
 
 def _tensor(tf: Any, spec: Spec, parts: Iterator[Any]) -> Any:
