@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from feedline.block import Block
 from feedline.errors import UsageError
 from feedline.graph import Context, Cursor, Node, RandomNode, State, fingerprint, random_nodes
 
@@ -45,21 +46,36 @@ class DatasetIterator(Iterator[Any]):
         return self._next_block()
 
     def _next_block(self) -> Any:
+        block = self._peek(self._context.block_rows)
+        if block is None:
+            self._elements = iter(())
+            raise StopIteration
+        self._elements = iter(block)
+        return next(self)
+
+    def _peek(self, limit: int) -> Block | None:
         cursor = self._open()
         if cursor.held:
             cursor = self._go_to(cursor.state())
         cursor.advance(self._given)
         self._given = 0
         try:
-            block = cursor.peek(self._context.block_rows)
+            return cursor.peek(limit)
         except Exception as error:
             _clear_frames(error)
             raise
-        if block is None:
-            self._elements = iter(())
-            raise StopIteration
-        self._elements = iter(block)
-        return next(self)
+
+    def take_block(self, most: int | None = None) -> Block | None:
+        """The elements that follow, as many as come at once, but no more than `most`; None at the end."""
+        block = self._peek(self._context.block_rows if most is None else min(most, self._context.block_rows))
+        self._elements = iter(())
+        self._given = 0 if block is None else block.rows
+        return block
+
+    @property
+    def is_at_end(self) -> bool:
+        """Is there no element any more? One is read to find out."""
+        return self._peek(1) is None
 
     def _check_open(self) -> None:
         if self._closed:

@@ -325,3 +325,9 @@ def test_weights_and_position_agree_whenever_the_process_is_killed(tmp_path):
     whole, _ = train(tmp_path / "whole", shuffled("known"), epochs=40, save_freq=1000)
     found = np.load(tmp_path / "weights.npy")
     np.testing.assert_allclose(found, np.concatenate([w.ravel() for w in whole]), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("given", [{"y": Y}, {"sample_weight": WEIGHTS}], ids=["y", "sample_weight"])
+def test_what_belongs_into_the_elements_is_refused_beside_them(given):
+    with pytest.raises(ValueError, match="(should not be|must not be|are) .*"):
+        new_model().fit(batches().to_keras(), verbose=0, **given)

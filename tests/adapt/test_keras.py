@@ -36,6 +36,7 @@ def test_a_missing_framework_is_named_with_the_command_that_installs_it(name, mo
     extra = {"tensorflow": "tf"}.get(name, name)
     assert str(caught.value) == (
         f"{ask}(): {name} is not installed.\n  To install it:  pip install 'feedline[{extra}]'"
+        + (", and TensorFlow, JAX or torch for it to run on" if name == "keras" else "")
     )
     assert caught.value.name == name
 

@@ -120,7 +120,13 @@ class _Adapter:
         # EpochIterator.__init__ reads it, while it holds the class_weight.
         caller = sys._getframe(1)
         if caller.f_code.co_name == "__init__":
-            self._class_weights[caller.f_locals["self"]] = caller.f_locals["class_weight"]
+            given = caller.f_locals
+            if given.get("y") is not None or given.get("sample_weight") is not None:
+                raise UsageError(
+                    "fit(ds.to_keras(), ...): y and sample_weight are part of the dataset's elements: "
+                    "(inputs, targets) or (inputs, targets, sample_weight)."
+                )
+            self._class_weights[given["self"]] = given["class_weight"]
         return _count(self._dataset)
 
     def get_jax_iterator(self) -> Iterator[Any]:

@@ -39,7 +39,7 @@ class Progress:
             return
         rest, self._left = self._left, None
         most, self._most = self._most, None
-        elements = iter(dataset) if rest is None or _is_at_its_end(rest) else rest
+        elements = iter(dataset) if rest is None or rest.is_at_end else rest
         before = elements.state_dict()
         try:
             for block in blocks(elements, most):
@@ -85,16 +85,11 @@ class Progress:
 
 def blocks(elements: DatasetIterator, most: int | None = None) -> Generator[Block]:
     """The elements that follow, as many at a time as are there; `most` in all."""
-    cursor = elements._open()
-    limit, left = elements._context.block_rows, most
-    while left != 0 and (block := cursor.take(limit if left is None else min(limit, left))) is not None:
+    left = most
+    while left != 0 and (block := elements.take_block(left)) is not None:
         if left is not None:
             left -= block.rows
         yield block
-
-
-def _is_at_its_end(elements: DatasetIterator) -> bool:
-    return elements._open().peek(1) is None
 
 
 _known: WeakKeyDictionary[Dataset, Progress] = WeakKeyDictionary()
