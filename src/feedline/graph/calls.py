@@ -133,11 +133,13 @@ class Collector:
 
     def add_all(self, values: list[Any]) -> Exception | None:
         """Add elements up to the first that does not fit, which gives the error."""
-        if self._structure is not None and self._add_alike(values):
-            return None
         try:
-            for value in values:
-                self.add(value)
+            if self._structure is None and values:
+                self.add(values[0])  # which tells what the others must be
+                values = values[1:]
+            if values and not self._add_alike(values):
+                for value in values:
+                    self.add(value)
         except Exception as error:
             return error
         return None

@@ -31,7 +31,7 @@ class Services(Protocol):
     ) -> Stream:
         """The stream that `start` opens at `state`, run by a thread about `rows` rows ahead.
 
-        None: as far as is needed for nobody to wait.
+        None: as far as is needed for nobody to wait, and not before it pays.
         """
         ...
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-SECONDS = 0.03
+SECONDS = 0.06
 """That the rows of a task should take: some hundred times what it costs to send and to receive them."""
 
-MOST_SECONDS = 0.1
+MOST_SECONDS = 0.2
 """After which a task that takes longer is cut short."""
 
 

@@ -30,6 +30,7 @@ _GROWTH = 8  # times the rows of the last task, at most
 _AHEAD = 2  # tasks for each place: the one at work, and the next
 _MOST_AHEAD = 16
 _DEATHS = 3  # of workers at a row, the last of them at it alone, after which it is given up
+_SMALLEST = 8  # times smaller than usual, at the end
 _FEW = 64  # rows, which are sent again one by one
 
 
@@ -199,7 +200,7 @@ class Parallel:
         left = self._count - number
         if left <= 0:  # or it is not known
             return self._size
-        return max(1, min(self._size, left // (_AHEAD * self._team.size)))
+        return max(1, self._size // _SMALLEST, min(self._size, left // (self._team.size + 1)))
 
     def _do_again(self, died: WorkerDied) -> None:
         """Rows of which a worker died."""

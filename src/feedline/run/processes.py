@@ -291,8 +291,9 @@ def _error_of(pickled: bytes) -> Exception:
         return WorkerError(f"an error of the function cannot be shown in this process: {reason!r}")
 
 
-_idle: list[Worker] = []  # of this process, for the next who needs one
-_idle_lock = threading.Lock()
+# Of this process, for the next who needs one. Without a lock, which a finalizer could wait for in the very
+# thread that holds it: what is done to it is done at once.
+_idle: deque[Worker] = deque()
 _all: WeakSet[Worker] = WeakSet()
 
 
@@ -308,9 +309,9 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 def _hire(job: SentJob) -> Worker:
     while True:
-        with _idle_lock:
-            worker = _idle.pop() if _idle else None
-        if worker is None:
+        try:
+            worker = _idle.pop()
+        except IndexError:
             return Worker()
         try:
             if not worker.knows_other(job) and worker.becomes_free():
@@ -323,9 +324,8 @@ def _hire(job: SentJob) -> Worker:
 
 @atexit.register
 def _dismiss_idle() -> None:
-    with _idle_lock:
-        while _idle:
-            _idle.pop().close()
+    while _idle:
+        _idle.pop().close()
 
 
 class Crew:
@@ -449,6 +449,8 @@ class Crew:
         workers = {worker.channel.fileno(): worker for worker in self._workers}
         for fd, _ in self._poll().poll(0):
             worker = workers[fd]
+            if worker not in self._workers:
+                continue  # it was replaced while another one was
             try:
                 worker.receive()
             except Closed:
@@ -491,6 +493,5 @@ class Crew:
 def _release(workers: list[Worker], owner: int) -> None:
     """They wait for the next iteration."""
     if os.getpid() == owner:
-        with _idle_lock:
-            _idle.extend(workers)
+        _idle.extend(workers)
     workers.clear()

@@ -18,6 +18,7 @@ from feedline.run.by_number import ByNumber
 from feedline.run.clock import deadline
 from feedline.run.cores import usable_cores
 from feedline.run.here import Here
+from feedline.run.if_it_pays import IfItPays
 from feedline.run.measure import Measure, Measured
 from feedline.run.parallel import Parallel, Team
 from feedline.run.processes import Crew, ProcessTeam
@@ -68,6 +69,8 @@ class LocalServices:
     def background(
         self, start: Callable[[State], Stream], state: State, context: Context, rows: int | None
     ) -> Stream:
+        if rows is None:
+            return IfItPays(start, state, context)
         return Background(start, state, context, rows)
 
     def parallel(self, job: Job, rows: Cursor, context: Context, calls: int, executor: str | None) -> Doing:
