@@ -21,6 +21,8 @@ PACKAGES = (
     "tensorflow-cpu",
     "tensorflow",
     "grain",
+    "torch",
+    "keras",
     "protobuf",
     "tfrecord",
     "google-crc32c",

