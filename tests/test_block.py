@@ -528,3 +528,13 @@ def test_columns_that_are_not_dense_are_copied_when_they_are_looked_at():
 def picked(block, rows):
     sources = Sources()
     return sources.pick(sources.add(block)[rows])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.bool_, np.complex128])
+@pytest.mark.parametrize("size", [5 << 20, (5 << 20) + 7])
+def test_large_arrays_are_copied_whole(dtype, size):
+    values = np.random.default_rng(0).integers(0, 2, (2, size)).astype(dtype)
+    joined = Block.from_elements([values[0], values[1]]).columns[0]
+    assert np.array_equal(joined, values)
+    apart = Block.from_elements([values[0, ::2], values[1, ::2]]).columns[0]
+    assert np.array_equal(apart, values[:, ::2])

@@ -34,6 +34,7 @@ from feedline.column import (
     Offsets,
     Ragged,
     Rows,
+    copy,
     empty,
     length,
     row_of,
@@ -188,7 +189,7 @@ class Plan:
             elif base:
                 np.subtract(array, base, out=there)
             else:
-                there[...] = array
+                copy(array, there)
             at += _boundary(array.nbytes)
             out[end:at] = 0  # so that equal blocks are equal frames, and no old memory leaves the process
         write_preamble(out, len(self._header), self.size)
