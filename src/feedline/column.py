@@ -385,6 +385,11 @@ def stack(leaves: Sequence[Any]) -> Column:
     return Objects(list(leaves)) if column is None else column
 
 
+def alone(leaf: Any) -> Column:
+    """The column whose only row is the leaf: a view of it, if it is an array."""
+    return leaf[None] if isinstance(leaf, np.ndarray) and leaf.dtype != STRING else stack([leaf])
+
+
 class Rows:
     """Arrays of one dtype and shape that are to become the rows of a dense column."""
 

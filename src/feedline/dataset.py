@@ -419,8 +419,8 @@ class Dataset:
         """`map_func` of each element: a plain function on NumPy. A tuple is passed as its arguments.
 
         With `num_parallel_calls` it runs in so many worker processes, or, if it lets other threads run while
-        it is at work, in threads by `executor="thread"`. AUTOTUNE takes as many as there are cores, if it
-        is slow enough for that to pay.
+        it is at work, in threads by `executor="thread"`. AUTOTUNE takes as many as there are cores,
+        if there is enough to do for that to pay.
 
         >>> [int(x) for x in Dataset.range(3).map(lambda x: x + 10)]
         [10, 11, 12]

@@ -292,7 +292,7 @@ def test_stats_tell_of_workers_and_their_deaths(tmp_path):
     assert "2, 1 died" in str(ds.stats())
 
 
-def test_autotune_sends_only_slow_functions_to_workers():
+def test_autotune_sends_only_what_takes_long_to_workers():
     def slow(x):
         end = time.perf_counter() + 0.001
         while time.perf_counter() < end:
@@ -300,9 +300,23 @@ def test_autotune_sends_only_slow_functions_to_workers():
         return x
 
     for function, wanted in ((slow, usable_cores()), (lambda x: x, 0)):
-        ds = Dataset.range(100).map(function, AUTOTUNE)
-        assert [int(x) for x in ds] == list(range(100))
+        ds = Dataset.range(1000).map(function, AUTOTUNE)
+        assert [int(x) for x in ds] == list(range(1000))
         assert ds.stats().rows[-1].workers == wanted
+
+
+def test_autotune_keeps_what_cannot_be_sent():
+    lock = threading.Lock()
+
+    def slow(x):
+        with lock:
+            time.sleep(0.001)
+        return x
+
+    ds = Dataset.range(1000).map(slow, AUTOTUNE)
+    with pytest.warns(RuntimeWarning, match="(?s)cannot be sent to a worker.*stays in this process"):
+        assert [int(x) for x in ds] == list(range(1000))
+    assert ds.stats().rows[-1].workers == 0
 
 
 def test_options_bound_the_number_of_workers():

@@ -88,6 +88,30 @@ def test_a_signature_is_kept_to():
     assert [x.dtype for x in ds] == [np.float64] * 4
 
 
+@pytest.mark.parametrize("size", [3, 100_000])
+@pytest.mark.parametrize("step", [None, lambda ds: ds.prefetch(2), lambda ds: ds.batch(2).unbatch()])
+def test_a_generator_may_fill_its_array_again(size, step):
+    def filled(shard):
+        array, words = np.zeros(size), ["a", "b"]
+        for number in range(shard.index, 12, shard.count):
+            array[:] = number
+            yield {"array": array, "every second": array[::2], "word": words[number % 2], "number": number}
+
+    def shard_of(index):
+        return step(Dataset.from_generator(filled, (Shard(int(index), 2),)))
+
+    if step is None:
+        ds = Dataset.from_generator(filled, workers=2)
+    else:
+        ds = Dataset.range(2).interleave(shard_of, cycle_length=2, num_parallel_calls=2)
+    rows = list(ds)
+    assert [int(row["number"]) for row in rows] == list(range(12))
+    for number, row in enumerate(rows):
+        assert row["word"] == b"ab"[number % 2 : number % 2 + 1]
+        np.testing.assert_array_equal(row["array"], np.full(size, number))
+        np.testing.assert_array_equal(row["every second"], np.full(len(range(0, size, 2)), number))
+
+
 def test_a_killed_worker_is_replaced_and_nothing_is_lost():
     def slow(shard):
         for number in range(shard.index, 300, shard.count):

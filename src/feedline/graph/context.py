@@ -75,6 +75,7 @@ class Context:
     memory_limit: int | None = None  # bytes that a step which works ahead may hold, if the user said so
     siblings: int = 1  # streams like this one that are at work at the same time
     rows_are_picked: bool = False  # out of the blocks, by the next step, instead of being looked at in order
+    blocks_are_copied: bool = False  # by who asked, before the next is asked for
     rows_by_number: bool = False  # blocks may tell the numbers of rows instead, where they can be gathered
     workers: int | None = None  # places at once for users' functions, at most; None: as their steps say
     seeds: Mapping[Node, int] = field(default_factory=dict)  # drawn when the iteration began, elsewhere
@@ -90,6 +91,8 @@ class Context:
         context = self
         if self.rows_are_picked and not node.passes_rows_on:
             context = replace(context, rows_are_picked=False)
+        if self.blocks_are_copied and not node.lends_rows:
+            context = replace(context, blocks_are_copied=False)
         if self.rows_by_number and not goes_by_number(node):
             context = replace(context, rows_by_number=False)
         return self.services.measured(node, node.open(context, state))

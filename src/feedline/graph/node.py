@@ -41,6 +41,9 @@ class Node(ABC):
     # is asked of the input's.
     passes_rows_on: ClassVar[bool] = False
 
+    # Does it give blocks that are a user's arrays, where it is told that they will be copied?
+    lends_rows: ClassVar[bool] = False
+
     # Can another process gather from it that has its arguments? Not if it holds data, or calls functions.
     is_portable: ClassVar[bool] = False
 

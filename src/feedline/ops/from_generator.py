@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from feedline.block import Block
-from feedline.column import Ragged, take
+from feedline.column import Ragged, alone, take
 from feedline.errors import UsageError
 from feedline.graph import UNKNOWN, Context, Node, Peek, State, Stream
 from feedline.graph.calls import Collector
@@ -51,6 +51,7 @@ class FromGenerator(Node):
     shard: Shard | None = None  # for the function, which then gives a part of the elements
 
     runs_python = True
+    lends_rows = True
 
     @classmethod
     def of(cls, function: Any, args: Any, output_signature: Any, **site: Any) -> FromGenerator:
@@ -159,7 +160,7 @@ class _GeneratorStream(Stream):
             self._fill(min(limit, self._context.block_rows))
             if len(self._results):
                 self._passed += len(self._results)
-                return self._results.block()
+                return self._results.lend() if self._context.blocks_are_copied else self._results.block()
         if self._error is not None:
             error, self._error = self._error, None
             self._passed += 1
@@ -264,6 +265,16 @@ class _Own(Collector):
     def block(self) -> Block:
         self.is_borrowed = False
         return super().block()
+
+    def lend(self) -> Block:
+        """The same, as the generator's own arrays where that is possible."""
+        if len(self) > 1 or not self.is_borrowed:
+            return self.block()
+        assert self._structure is not None
+        columns = [alone(leaves[0]) for leaves in self._leaves]
+        self.is_borrowed = False
+        self.clear()
+        return Block._trusted(self._structure, columns, 1)
 
 
 class _Signed(_Own):

@@ -10,7 +10,7 @@ from feedline.run.clock import SECONDS, deadline
 
 
 class Here:
-    size = 1
+    size = 0
 
     def __init__(self, job: Job) -> None:
         self._job = job

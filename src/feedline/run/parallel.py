@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable
-from math import isqrt
+from math import inf, isqrt
 from typing import NamedTuple, Protocol
 
 from feedline.block import Block
 from feedline.errors import UsageError, WorkerDied
-from feedline.graph import Context, Cursor, State
+from feedline.graph import INFINITE, UNKNOWN, Context, Cursor, State
 from feedline.graph.alike import Alike
 from feedline.graph.calls import blame
 from feedline.graph.cursor import moved
@@ -24,8 +25,9 @@ from feedline.graph.job import Done, Outcome
 from feedline.run.clock import SECONDS
 
 # What it costs to have a row done elsewhere, in seconds, with some to spare: less is done here.
-_SENDING, _SENDING_BYTE = 10e-6, 0.5e-9
+_SENDING, _SENDING_BYTE = 1e-6, 0.5e-9
 _TRIAL = 0.01  # seconds, after which that is decided: the first few rows mostly cost their beginning
+_GAIN = 0.5  # of the time that a larger team saves: two places, say
 _GROWTH = 8  # times the rows of the last task, at most
 _AHEAD = 2  # tasks for each place: the one at work, and the next
 _MOST_AHEAD = 16
@@ -55,11 +57,18 @@ class Ticket(Protocol):
 class Team(Protocol):
     """Several places where one job is done."""
 
-    size: int
+    size: int  # not counting the one who waits for results
 
     def send(self, rows: Block, first: int) -> Ticket: ...
 
     def close(self) -> None: ...
+
+
+class Larger(NamedTuple):
+    """A team to go on with when that turns out to pay."""
+
+    make: Callable[[], Team]
+    seconds: float  # until it is there
 
 
 class _Task(NamedTuple):
@@ -77,9 +86,8 @@ class _Failed(NamedTuple):
 
 class Parallel:
     def __init__(
-        self, step: str, team: Team, rows: Cursor, context: Context, larger: Callable[[], Team] | None = None
+        self, step: str, team: Team, rows: Cursor, context: Context, larger: Larger | None = None
     ) -> None:
-        """`larger` makes a team to go on with when the function turns out to be slow."""
         self._step = step
         self._team = team
         self._larger = larger
@@ -91,7 +99,7 @@ class Parallel:
         self._count = rows.node.cardinality()
         self._tasks_ahead = _AHEAD
         self._spent = 0.0  # seconds
-        self._fastest = float("inf")  # seconds for a row
+        self._fastest = inf  # seconds for a row
         self._tasks: deque[_Task] = deque()  # in the order of their rows
         self._ended = False
         self._failed: _Failed | None = None  # a row, after those that were given
@@ -153,7 +161,7 @@ class Parallel:
     @property
     def workers(self) -> int:
         """At present."""
-        return 0 if self._larger is not None else self._team.size
+        return self._team.size
 
     @property
     def after(self) -> State:
@@ -192,7 +200,7 @@ class Parallel:
         sent = [task.rows.rows for task in self._tasks if task.ticket is not None]
         held = sum(sent) * self._row_bytes
         self.ahead = max(self.ahead, held)
-        few = len(sent) < self._tasks_ahead * self._team.size
+        few = len(sent) < self._tasks_ahead * max(1, self._team.size)
         return few and (not held or held + self._size * self._row_bytes <= self._context.memory)
 
     def _next_size(self, number: int) -> int:
@@ -232,12 +240,29 @@ class Parallel:
         self._row_bytes, row_bytes = of_row + of_result, max(of_row, of_result)
         self._fastest = min(self._fastest, seconds / rows)
         self._spent += seconds
-        is_slow = self._fastest > _SENDING + row_bytes * _SENDING_BYTE
-        if self._larger is not None and is_slow and self._spent > _TRIAL:
-            self._team.close()
-            self._team, self._larger = self._larger(), None
+        if self._larger is not None and self._pays(self._larger, task.number + rows, row_bytes):
+            self._grow(self._larger)
         wanted = round(SECONDS * rows / max(seconds, 1e-9))
         self._size = max(1, min(wanted, self._size * _GROWTH, self._context.rows_of(row_bytes)))
+
+    def _pays(self, larger: Larger, passed: int, row_bytes: int) -> bool:
+        if self._spent < _TRIAL or self._fastest < _SENDING + row_bytes * _SENDING_BYTE:
+            return False
+        if self._count == UNKNOWN:
+            left = self._spent  # as much is expected as there was
+        else:
+            left = inf if self._count == INFINITE else (self._count - passed) * self._fastest
+        return _GAIN * left > larger.seconds
+
+    def _grow(self, larger: Larger) -> None:
+        self._larger = None
+        try:
+            team = larger.make()
+        except UsageError as error:  # nobody asked for workers, so that there can be none is no error
+            warnings.warn(f"{error}\n  Until then it stays in this process.", RuntimeWarning, stacklevel=2)
+            return
+        self._team.close()
+        self._team = team
 
     def close(self) -> None:
         self._tasks.clear()

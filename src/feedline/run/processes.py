@@ -40,6 +40,9 @@ sys.path[:] = sys.argv[3:]
 from feedline.run.worker import main
 main(*map(int, sys.argv[1:3]))
 """
+STARTING = 0.2
+"""Seconds, about, until a new worker has begun with its work."""
+
 _LISTEN = 100  # milliseconds, after which who listens looks whether it is still wanted
 _PATIENCE = 0.25  # seconds, for one that was left in the middle of something; then another is started
 _GRACE = 1.0  # seconds, for a worker to end after its channel has
@@ -320,6 +323,11 @@ def _hire(job: SentJob) -> Worker:
             worker.close()
             raise
         worker.close()
+
+
+def are_idle() -> bool:
+    """Are there workers that nobody needs to wait for?"""
+    return bool(_idle)
 
 
 @atexit.register

@@ -47,7 +47,7 @@ class RemoteStream(Stream):
         self._crew = crew
         self._workers = workers
         self._opener = opener
-        self._context = replace(context, workers=0)
+        self._context = replace(context, workers=0, blocks_are_copied=True)
         self._state = state
         self._deaths = 0  # since the last block
         self._given = 0  # elements

@@ -20,8 +20,8 @@ from feedline.run.cores import usable_cores
 from feedline.run.here import Here
 from feedline.run.if_it_pays import IfItPays
 from feedline.run.measure import Measure, Measured
-from feedline.run.parallel import Parallel, Team
-from feedline.run.processes import Crew, ProcessTeam
+from feedline.run.parallel import Larger, Parallel, Team
+from feedline.run.processes import STARTING, Crew, ProcessTeam, are_idle
 from feedline.run.remote import RemoteStream
 from feedline.run.threads import ThreadTeam
 
@@ -82,7 +82,8 @@ class LocalServices:
             return ThreadTeam(job, size) if executor == "thread" else self._processes(job, size)
 
         if calls == AUTOTUNE:
-            return Parallel(job.step, Here(job), rows, context, make)
+            seconds = 0.0 if executor == "thread" or are_idle() else STARTING
+            return Parallel(job.step, Here(job), rows, context, Larger(make, seconds))
         return Parallel(job.step, make(), rows, context)
 
     def remote(self, opener: Opener, context: Context, state: State, workers: int) -> Stream:
