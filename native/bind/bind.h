@@ -15,5 +15,6 @@ void bind_shuffle(nanobind::module_& module);
 void bind_records(nanobind::module_& module);
 void bind_survey(nanobind::module_& module);
 void bind_process(nanobind::module_& module);
+void bind_write(nanobind::module_& module);
 
 }  // namespace feedline::bind

@@ -15,4 +15,5 @@ NB_MODULE(_native, module) {
   bind_encode(module);
   bind_survey(module);
   bind_process(module);
+  bind_write(module);
 }

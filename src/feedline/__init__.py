@@ -31,6 +31,7 @@ from feedline.records.features import (
     TensorFeature,
     VarLenFeature,
 )
+from feedline.write import TFRecordWriter
 
 __all__ = [
     "AUTOTUNE",
@@ -49,6 +50,7 @@ __all__ = [
     "SchemaError",
     "SequenceFeatures",
     "Shard",
+    "TFRecordWriter",
     "TensorFeature",
     "UsageError",
     "VarLenFeature",

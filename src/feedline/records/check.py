@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from feedline import _native
-from feedline.errors import UsageError, WriteError
+from feedline.errors import UsageError
+from feedline.records.new_file import NewFile
 from feedline.records.paths import compression_name
 from feedline.records.reading import Progress, batches, open_reader, raise_fault
 
@@ -88,9 +86,9 @@ def repair(
         raise UsageError(f"{out} exists already, and repair never overwrites. Name a new file.")
     kept = 0
     findings: list[Finding] = []
-    with _complete_or_nothing(out) as write:
+    with NewFile(out) as file:
         for reader, batch in batches(path, compression_name(compression), resync=True):
-            write(batch.frames())
+            file.write(batch.frames())
             kept += len(batch)
             findings += map(_finding, batch.take_skipped())
             if progress is not None:
@@ -100,43 +98,3 @@ def repair(
 
 def _finding(fault: _native.Fault) -> Finding:
     return Finding(fault.path, fault.record, fault.offset, fault.what)
-
-
-@contextmanager
-def _complete_or_nothing(out: str) -> Iterator[Callable[[Any], Any]]:
-    """Gives a `write` to a hidden file beside `out`, which takes its name only if the block ends well."""
-    folder, name = os.path.split(out)
-    partial = os.path.join(folder, f".{name}.partial-{os.getpid()}")
-
-    def write(data: Any) -> None:
-        try:
-            file.write(data)
-        except OSError as error:
-            raise _cannot_write(out, error) from error
-
-    try:
-        file = open(partial, "wb")  # noqa: SIM115 - closed below, where its own errors are told apart
-    except OSError as error:
-        raise _cannot_write(out, error) from error
-    try:
-        yield write
-        try:
-            file.flush()
-            os.fsync(file.fileno())
-            file.close()
-            os.replace(partial, out)
-        except OSError as error:
-            raise _cannot_write(out, error) from error
-    except BaseException:
-        with suppress(OSError):
-            file.close()
-        with suppress(OSError):
-            os.unlink(partial)
-        raise
-
-
-def _cannot_write(out: str, error: OSError) -> WriteError:
-    return WriteError(
-        error.errno,
-        f"cannot write {out}: {error.strerror}. Nothing was left behind; free the cause and try again.",
-    )

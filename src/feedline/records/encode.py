@@ -205,6 +205,11 @@ def _leaf_kind(key: str, leaf: Any) -> str:
     return kind
 
 
+def kind_of(dtype: np.dtype[Any]) -> str | None:
+    """As which of an Example's kinds an array is written: int64, float32 or string; None: as none."""
+    return "string" if dtype.kind in "SUTO" else _dtype_kind(dtype)
+
+
 def _dtype_kind(dtype: np.dtype[Any]) -> str | None:
     if dtype.kind in "biu" or dtype.name.startswith(("int", "uint")):  # ml_dtypes' are of kind V
         return "int64"

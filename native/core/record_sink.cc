@@ -1,0 +1,256 @@
+#include "core/record_sink.h"
+
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <system_error>
+
+#include "core/forks.h"
+#include "core/framing.h"
+
+namespace feedline {
+
+namespace {
+
+constexpr size_t kChunk = 1 << 20;
+constexpr size_t kSmall = 1 << 16;  // what is smaller is added to a chunk that others add to, too
+constexpr size_t kMostWaiting = 8 * kChunk;
+constexpr std::chrono::milliseconds kPatience(100);
+
+uint8_t* write_record(std::span<const uint8_t> payload, uint8_t* out) noexcept {
+  uint8_t* const footer = out + kHeaderSize + payload.size();
+  write_frame_around(payload, out, footer);
+  std::copy(payload.begin(), payload.end(), out + kHeaderSize);
+  return footer + kFooterSize;
+}
+
+Fault canceled() { return Fault::io("interrupted", ECANCELED); }
+
+Fault forked() {
+  return Fault::io("it was opened in another process, which this one was forked from", EBADF);
+}
+
+}  // namespace
+
+class RecordSink::Deflater {
+ public:
+  explicit Deflater(bool gzip) : output_(kChunk) {
+    // 15: the largest window; 16 more: gzip's wrapping instead of zlib's. 8: zlib's usual memory.
+    const int window = gzip ? 15 + 16 : 15;
+    if (deflateInit2(&zlib_, Z_DEFAULT_COMPRESSION, Z_DEFLATED, window, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+      throw std::bad_alloc();
+    }
+  }
+  Deflater(const Deflater&) = delete;
+  Deflater& operator=(const Deflater&) = delete;
+  ~Deflater() { deflateEnd(&zlib_); }
+
+  // Gives what comes out to `write`, all of it when it is the `last`.
+  template <class Write>
+  Fault deflate_all(std::span<const uint8_t> bytes, bool last, Write&& write) {
+    do {
+      const size_t some = std::min<size_t>(bytes.size(), std::numeric_limits<uInt>::max());
+      zlib_.next_in = const_cast<uint8_t*>(bytes.data());
+      zlib_.avail_in = static_cast<uInt>(some);
+      bytes = bytes.subspan(some);
+      do {
+        zlib_.next_out = output_.data();
+        zlib_.avail_out = static_cast<uInt>(output_.size());
+        deflate(&zlib_, last && bytes.empty() ? Z_FINISH : Z_NO_FLUSH);
+        if (Fault fault = write(output_.bytes().first(output_.size() - zlib_.avail_out))) return fault;
+      } while (zlib_.avail_out == 0);
+    } while (!bytes.empty());
+    return {};
+  }
+
+ private:
+  z_stream zlib_{};
+  Buffer output_;
+};
+
+RecordSink::RecordSink(int descriptor, Compression compression)
+    : descriptor_(descriptor), forks_(forks()), threads_(std::make_unique<Threads>()) {
+  if (compression == Compression::kGzip || compression == Compression::kZlib) {
+    deflater_ = std::make_unique<Deflater>(compression == Compression::kGzip);
+  }
+}
+
+RecordSink::~RecordSink() {
+  drop();
+  if (is_forked()) {
+    static_cast<void>(threads_.release());
+  } else if (threads_->writer.joinable()) {
+    threads_->writer.join();
+  }
+}
+
+void RecordSink::drop() noexcept {
+  if (is_forked()) return;  // the lock may be held for ever here
+  std::unique_lock lock(threads_->mutex);
+  is_closing_ = is_dropped_ = true;
+  threads_->has_work.notify_all();
+  threads_->has_room.wait(lock, [this] { return is_done_ || !threads_->writer.joinable(); });
+}
+
+bool RecordSink::is_forked() const noexcept { return forks() != forks_; }
+
+Fault RecordSink::check() const {
+  if (fault_) return fault_;
+  if (is_closing_) return Fault::io("the writer is closed", EBADF);
+  return {};
+}
+
+bool RecordSink::try_add(std::span<const uint8_t> payload, Fault& fault) {
+  const size_t size = payload.size() + kFraming;
+  if (size > kSmall || is_forked()) return false;
+  std::lock_guard lock(threads_->mutex);
+  if ((fault = check())) return true;
+  const size_t held = chunk_.size();
+  if (held + size > kChunk || chunk_.capacity() == 0) return false;
+  chunk_.resize(held + size);
+  write_record(payload, chunk_.data() + held);
+  return true;
+}
+
+Fault RecordSink::add(std::span<const uint8_t> payloads, std::span<const uint64_t> offsets,
+                      const Interrupted& interrupted) {
+  if (is_forked()) return forked();
+  for (size_t row = 0; row + 1 < offsets.size();) {
+    size_t size = 0, end = row;
+    while (end + 1 < offsets.size() && (end == row || size < kChunk)) {
+      if (offsets[end + 1] < offsets[end] || offsets[end + 1] > payloads.size()) {
+        return Fault::schema("the offsets of the records fall, or lie beyond their bytes", "");
+      }
+      size += static_cast<size_t>(offsets[end + 1] - offsets[end]) + kFraming;
+      ++end;
+    }
+    Buffer framed(size);  // outside of the lock, so that several threads do it at the same time
+    uint8_t* out = framed.data();
+    for (; row < end; ++row) {
+      out = write_record(payloads.subspan(offsets[row], offsets[row + 1] - offsets[row]), out);
+    }
+    std::unique_lock lock(threads_->mutex);
+    if (size > kSmall || chunk_.size() + size > kChunk) {
+      // In front of the new ones, because the same thread may have added them.
+      if (Fault fault = put(std::move(chunk_), lock, interrupted)) return fault;
+    }
+    if (size > kSmall) {
+      if (Fault fault = put(std::move(framed), lock, interrupted)) return fault;
+      continue;
+    }
+    if (Fault fault = check()) return fault;
+    const size_t held = chunk_.size();
+    chunk_.resize(std::max(held + size, kChunk));
+    chunk_.resize(held + size);
+    std::memcpy(chunk_.data() + held, framed.data(), size);
+  }
+  return {};
+}
+
+Fault RecordSink::put(Buffer&& chunk, std::unique_lock<std::mutex>& lock, const Interrupted& interrupted) {
+  if (Fault fault = check()) return fault;
+  if (chunk.size() == 0) return {};
+  if (!threads_->writer.joinable()) {
+    if (Fault fault = start()) return fault_ = fault;
+  }
+  waiting_bytes_ += chunk.size();
+  waiting_.push_back(std::move(chunk));
+  threads_->has_work.notify_one();
+  // After, not before: what was given must not be lost by an interrupt.
+  while (waiting_bytes_ > kMostWaiting && !fault_) {
+    if (threads_->has_room.wait_for(lock, kPatience) == std::cv_status::no_timeout) continue;
+    lock.unlock();
+    const bool stop = interrupted && interrupted();
+    lock.lock();
+    if (stop) return canceled();
+  }
+  return fault_;
+}
+
+Fault RecordSink::start() {
+  try {
+    threads_->writer = std::thread([this] { work(); });
+  } catch (const std::system_error& error) {
+    return Fault::io("no thread could be started to write", error.code().value());
+  }
+  return {};
+}
+
+void RecordSink::work() {
+  std::unique_lock lock(threads_->mutex);
+  while (!fault_ && !is_dropped_) {
+    threads_->has_work.wait(lock, [this] { return !waiting_.empty() || is_closing_; });
+    if (is_dropped_ || waiting_.empty()) break;
+    Buffer chunk = std::move(waiting_.front());
+    lock.unlock();
+    Fault fault = write_out(chunk.bytes());
+    lock.lock();
+    waiting_bytes_ -= chunk.size();
+    waiting_.pop_front();
+    fault_ = std::move(fault);
+    threads_->has_room.notify_all();
+  }
+  if (!fault_ && !is_dropped_) {
+    lock.unlock();
+    Fault fault = finish();
+    lock.lock();
+    fault_ = std::move(fault);
+  }
+  waiting_.clear();
+  is_done_ = true;
+  threads_->has_room.notify_all();
+}
+
+Fault RecordSink::close(const Interrupted& interrupted) {
+  if (is_forked()) return forked();
+  std::unique_lock lock(threads_->mutex);
+  if (!is_closing_) {
+    if (fault_) return fault_;
+    is_closing_ = true;
+    if (!threads_->writer.joinable()) {  // there was not enough for it
+      is_done_ = true;
+      fault_ = write_out(chunk_.bytes());
+      if (!fault_) fault_ = finish();
+      return fault_;
+    }
+    if (chunk_.size() != 0) waiting_.push_back(std::move(chunk_));
+    threads_->has_work.notify_all();
+  }
+  while (!is_done_) {
+    if (threads_->has_room.wait_for(lock, kPatience) == std::cv_status::no_timeout) continue;
+    lock.unlock();
+    const bool stop = interrupted && interrupted();
+    lock.lock();
+    if (stop) return canceled();
+  }
+  return fault_;
+}
+
+Fault RecordSink::write_out(std::span<const uint8_t> bytes) {
+  if (!deflater_) return write_all(bytes);
+  return deflater_->deflate_all(bytes, false, [this](auto out) { return write_all(out); });
+}
+
+Fault RecordSink::finish() {
+  if (!deflater_) return {};
+  return deflater_->deflate_all({}, true, [this](auto out) { return write_all(out); });
+}
+
+Fault RecordSink::write_all(std::span<const uint8_t> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(descriptor_, bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes = bytes.subspan(static_cast<size_t>(written));
+    } else if (errno != EINTR) {
+      return Fault::io(std::strerror(errno), errno);
+    }
+  }
+  return {};
+}
+
+}  // namespace feedline

@@ -1,0 +1,117 @@
+"""TFRecordWriter: one file that any number of threads write, and that appears when it is complete."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from errno import EBADF
+from types import TracebackType
+from typing import Any
+
+from feedline import _native
+from feedline.errors import UsageError, WriteError
+from feedline.records.new_file import NewFile
+from feedline.records.paths import compression_name
+from feedline.write.fitting import Fitting
+
+
+class TFRecordWriter:
+    """Writes records to one file, from any number of threads.
+
+    The file has its name only after close(), which leaving a `with` block calls: until then there is nothing,
+    or what was there before. An exception in the block aborts it. Records of one thread keep their order.
+
+    >>> with TFRecordWriter("numbers.tfrecord") as writer:
+    ...     writer.write({"n": 1})
+    ...     writer.write_batch({"n": [2, 3]})
+    >>> feedline.records.count("numbers.tfrecord")
+    3
+
+    `features` says what examples must be; without it, the first one does.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        compression: str | None = None,
+        features: Mapping[str, Any] | None = None,
+    ) -> None:
+        kind = written_compression(compression)
+        self._fitting = Fitting(features)
+        self._file = NewFile(path)
+        self._sink = _native.RecordSink(self._file.fd, kind)
+        self._add = self._sink.add
+        self._is_open = True
+
+    def write(self, example: Mapping[str, Any] | bytes) -> None:
+        """A dict of features, as a tf.train.Example; or the bytes of a record as they are."""
+        fault = self._add(example if type(example) is bytes else self._fitting.record(example))
+        if fault is not None:
+            raise self._refused(fault)
+
+    def write_batch(self, columns: Mapping[str, Any]) -> None:
+        """An example for each row of the columns, each an array, a list or a Ragged: many times faster."""
+        payloads, offsets = self._fitting.records(columns)
+        fault = self._sink.add_many(payloads, offsets)
+        if fault is not None:
+            raise self._refused(fault)
+
+    def close(self) -> None:
+        """All is on the disk, and the file has its name. Called again, nothing happens."""
+        if not self._is_open:
+            return
+        fault = self._sink.close()
+        if fault is not None:
+            self.abort()
+            raise self._refused(fault)
+        try:
+            self._file.commit()
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        """There was never such a file."""
+        self._is_open = False
+        self._sink.drop()  # before its descriptor becomes another file's
+        self._file.abort()
+
+    def _refused(self, fault: _native.Fault) -> WriteError:
+        remedy = (
+            "Write all records before the writer is closed, in the process that opened it."
+            if fault.os_error == EBADF
+            else "Nothing of it is to be seen; write it again when the cause is gone."
+        )
+        return WriteError(fault.os_error, f"cannot write {self._file.path}: {fault.what}.\n  {remedy}")
+
+    def __enter__(self) -> TFRecordWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __reduce__(self) -> Any:
+        raise UsageError(
+            f"{self._file.path}: a TFRecordWriter belongs to one process. Several write with "
+            "feedline.ShardedWriter, or append to one file with feedline.AppendWriter."
+        )
+
+    def __del__(self) -> None:
+        if getattr(self, "_is_open", False):
+            if self._file.is_mine:
+                told = f"{self._file.path}: its writer was never closed, so there is no such file."
+                warnings.warn(told, RuntimeWarning, stacklevel=2)
+            self.abort()
+
+
+def written_compression(compression: str | None) -> str:
+    kind = compression_name(compression)
+    if kind == "auto":
+        raise UsageError('compression="auto" is for reading; write with "GZIP", "ZLIB" or None.')
+    return kind

@@ -1,0 +1,144 @@
+"""Which examples fit the features that were given, or those of the first example."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import feedline as fl
+from feedline import SchemaError, UsageError, example
+from feedline.write.fitting import Fitting
+
+FIRST = {"n": 1, "x": 0.5, "name": "a", "list": [1, 2], "image": np.zeros((2, 3), np.uint8)}
+
+FIT = [
+    {"n": np.int32(5)},
+    {"n": True},
+    {"n": np.array([5])},
+    {"x": np.float64(2)},
+    {"name": b"b"},
+    {"name": np.array("c")},
+    {"list": []},
+    {"list": np.arange(9)},
+    {"list": None},
+    {"list": np.zeros((2, 2), np.int64)},
+    {"image": np.ones((2, 3), np.int64)},
+    {"image": [[1, 2, 3], [4, 5, 6]]},
+    {"image": np.ones(6, np.int64)},
+]
+
+UNFIT = [
+    ({"n": 1.5}, "feature 'n': it is one float32 here, and the first example had one int64"),
+    ({"n": [1, 2]}, "feature 'n': it is int64 of shape (2,) here, and the first example had one int64"),
+    ({"n": []}, "feature 'n': it is no values of shape (0,) here"),
+    ({"n": "1"}, "feature 'n': it is one string here"),
+    ({"n": None}, "feature 'n': it is missing, and the first example had one int64"),
+    (
+        {"list": ["a"]},
+        "feature 'list': it is string of shape (1,) here, and the first example had int64 of any",
+    ),
+    ({"image": np.zeros((3, 2), np.uint8)}, "feature 'image': it is int64 of shape (3, 2) here"),
+    (
+        {"image": np.zeros((2, 3))},
+        "it is float32 of shape (2, 3) here, and the first example had int64 of shape",
+    ),
+    ({"more": 1}, "feature 'more': it is one int64, and the first example had nothing of that name"),
+]
+
+
+@pytest.mark.parametrize("change", FIT)
+def test_what_fits_the_first_example(change):
+    fitting = Fitting()
+    fitting.record(FIRST)
+    wanted = FIRST | change
+    assert fitting.record(wanted) == example.encode(wanted)
+
+
+@pytest.mark.parametrize(("change", "told"), UNFIT)
+def test_what_does_not_fit_is_refused(change, told):
+    fitting = Fitting()
+    fitting.record(FIRST)
+    for _ in range(2):
+        with pytest.raises(SchemaError) as caught:
+            fitting.record(FIRST | change)
+        assert told in str(caught.value)
+        assert "Nothing of this example was written" in str(caught.value)
+    fitting.record(FIRST)
+
+
+@pytest.mark.parametrize(("change", "told"), UNFIT[:2] + UNFIT[3:4] + UNFIT[5:])
+def test_rows_of_columns_are_refused_likewise(change, told):
+    fitting = Fitting()
+    fitting.record(FIRST)
+    with pytest.raises(SchemaError) as caught:
+        fitting.records({key: np.asarray(value)[None] for key, value in (FIRST | change).items()})
+    assert told in str(caught.value)
+
+
+def test_columns_tell_what_the_others_must_be():
+    fitting = Fitting()
+    fitting.records({"n": np.arange(3), "list": fl.Ragged(np.array([1.0, 2.0]), [0, 1, 1, 2])})
+    assert fitting.features == {"n": fl.FixedLenFeature([], "int64"), "list": fl.VarLenFeature("float32")}
+    fitting.record({"n": 1, "list": [0.5]})
+    with pytest.raises(SchemaError, match="'list': it is string"):
+        fitting.record({"n": 1, "list": ["a"]})
+
+
+def test_every_row_of_a_list_is_looked_at():
+    with pytest.raises(UsageError, match="feature 'x': the lists in it have different lengths"):
+        Fitting().records({"x": [np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((4, 1))]})
+
+
+def test_no_rows_tell_nothing():
+    fitting = Fitting()
+    fitting.records({"n": np.zeros(0)})
+    assert fitting.features is None
+
+
+def test_what_was_empty_at_first_is_learned_later():
+    fitting = Fitting()
+    fitting.record({"n": 1, "list": []})
+    fitting.record({"n": 1})
+    fitting.record({"n": 1, "list": ["a"]})
+    with pytest.raises(SchemaError, match="'list': it is int64 of shape"):
+        fitting.record({"n": 1, "list": [1]})
+
+
+def test_given_features_are_kept_to():
+    fitting = Fitting(
+        {
+            "image": fl.FixedLenFeature([2, 2], "float32"),
+            "label": fl.FixedLenFeature([], "int64", default_value=0),
+            "words": fl.VarLenFeature("string"),
+            "pairs": fl.FixedLenSequenceFeature([2], "int64", allow_missing=True),
+            "raw": fl.RawFeature([2], "uint8"),
+        }
+    )
+    fits = {"image": np.zeros((2, 2)), "raw": b"ab"}
+    fitting.record(fits)
+    fitting.record(fits | {"image": np.zeros(4), "label": 1, "words": ["a", "b"], "pairs": [1, 2, 3, 4]})
+    for change, told in [
+        ({"image": np.zeros(3)}, "is float32 of shape (3,) here, and features says float32 of shape (2, 2)"),
+        ({"image": None}, "is missing, and features says float32 of shape (2, 2)"),
+        ({"pairs": [1, 2, 3]}, "is int64 of shape (3,) here, and features says FixedLenSequenceFeature"),
+        ({"raw": [1, 2]}, "is int64 of shape (2,) here, and features says RawFeature"),
+        ({"more": 1}, "is one int64, and features says nothing of that name"),
+    ]:
+        with pytest.raises(SchemaError) as caught:
+            fitting.record(fits | change)
+        assert told in str(caught.value)
+
+
+def test_what_is_no_example_is_refused():
+    for wrong in ([1], "text", None, 5):
+        with pytest.raises(UsageError, match="give a dict of features, or the bytes of a record"):
+            Fitting().record(wrong)
+    with pytest.raises(UsageError, match="SequenceExamples"):
+        Fitting(fl.SequenceFeatures({}, {"a": fl.VarLenFeature("int64")}))
+
+
+def test_bytes_are_taken_as_they_are():
+    fitting = Fitting()
+    assert fitting.record(b"\xff\xff") == b"\xff\xff"
+    assert fitting.record(bytearray(b"ab")) == b"ab"
+    assert fitting.features is None
