@@ -19,6 +19,7 @@
 #include "bind/arrays.h"
 #include "bind/bind.h"
 #include "bind/faults.h"
+#include "core/record_sink.h"
 #include "core/tensor_proto.h"
 
 namespace feedline::bind {
@@ -272,8 +273,7 @@ class ExampleEncoder {
   void add_nothing(std::string key) { add(std::move(key), EncodeColumn{.kind = ValueKind::kNone}, 0, {}); }
 
   nb::object encode() {
-    // The keys' addresses are stable only now that all are there.
-    for (size_t i = 0; i < columns_.size(); ++i) columns_[i].key = keys_[i];
+    set_keys();
     Buffer records, offsets;
     Fault fault;
     {
@@ -284,7 +284,25 @@ class ExampleEncoder {
     return nb::make_tuple(give<uint8_t>(std::move(records)), give<uint64_t>(std::move(offsets)));
   }
 
+  nb::object write_to(RecordSink& sink) {
+    set_keys();
+    Buffer frames;
+    Fault fault;
+    {
+      nb::gil_scoped_release release;
+      fault = encode_framed(columns_, rows_, frames);
+      if (!fault) fault = sink.add_frames(std::move(frames), signalled);
+    }
+    raise_signalled();
+    return to_python(std::move(fault));
+  }
+
  private:
+  // The keys' addresses are stable only when all are there.
+  void set_keys() {
+    for (size_t i = 0; i < columns_.size(); ++i) columns_[i].key = keys_[i];
+  }
+
   template <class T>
   void keep(In<T>&& array) {
     arrays_.push_back(nb::ndarray<>(std::move(array)));
@@ -352,7 +370,8 @@ void bind_encode(nb::module_& module) {
       .def("add_nothing", &ExampleEncoder::add_nothing, nb::arg("key"),
            "A feature without a kind in every row.")
       .def("encode", &ExampleEncoder::encode,
-           "(records back to back, where each begins and the last ends), or a Fault.");
+           "(records back to back, where each begins and the last ends), or a Fault.")
+      .def("write_to", &ExampleEncoder::write_to, nb::arg("sink"), "Add the records. None, or a Fault.");
 
   module.def("parse_tensor", &parse_one_tensor, nb::arg("proto"),
              "(dtype, shape, memory or list of strings) of a serialized TensorProto, or a Fault.");

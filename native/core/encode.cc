@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "core/framing.h"
 #include "core/wire.h"
 
 // An Example with one feature is written like this; every `size` counts the bytes that follow it:
@@ -163,9 +164,9 @@ Fault check(const EncodeColumn& column, size_t rows) {
   return {};
 }
 
-}  // namespace
-
-Fault encode_examples(std::span<const EncodeColumn> columns, size_t rows, Buffer& records, Buffer& offsets) {
+// With `framed`, a header in front of each record and a footer behind it.
+Fault encode(std::span<const EncodeColumn> columns, size_t rows, bool framed, Buffer& records,
+             Buffer& offsets) {
   records = Buffer();
   offsets = Buffer();
   for (const EncodeColumn& column : columns) {
@@ -194,21 +195,40 @@ Fault encode_examples(std::span<const EncodeColumn> columns, size_t rows, Buffer
                                " bytes, and no protobuf parser takes more than 2147483647",
                            "");
     }
-    end[row + 1] = end[row] + size;
+    end[row + 1] = end[row] + size + (framed ? kFraming : 0);
   }
 
   Buffer bytes(static_cast<size_t>(end[rows]) + kSlack);
   uint8_t* out = bytes.data();
   payload = measured.as<uint32_t>();
-  for (size_t row = 0; row < rows && !columns.empty(); ++row) {
-    out = write_head(out, kFirst, sizes.as<uint32_t>()[row]);
-    for (const EncodeColumn& column : columns)
+  for (size_t row = 0; row < rows; ++row) {
+    uint8_t* const header = out;
+    if (framed) out += kHeaderSize;
+    uint8_t* const record = out;
+    if (!columns.empty()) out = write_head(out, kFirst, sizes.as<uint32_t>()[row]);
+    for (const EncodeColumn& column : columns) {
       out = write_feature(out, column, row_range(column, row), *payload++);
+    }
+    if (framed) {  // at once: the record is still in the cache
+      write_frame_around({record, out}, header, out);
+      out += kFooterSize;
+    }
   }
   bytes.resize(static_cast<size_t>(end[rows]));
   records = std::move(bytes);
   offsets = std::move(ends);
   return {};
+}
+
+}  // namespace
+
+Fault encode_examples(std::span<const EncodeColumn> columns, size_t rows, Buffer& records, Buffer& offsets) {
+  return encode(columns, rows, false, records, offsets);
+}
+
+Fault encode_framed(std::span<const EncodeColumn> columns, size_t rows, Buffer& frames) {
+  Buffer offsets;
+  return encode(columns, rows, true, frames, offsets);
 }
 
 }  // namespace feedline

@@ -31,4 +31,7 @@ struct EncodeColumn {
 // what it holds is a kSchema fault, and then both are empty.
 Fault encode_examples(std::span<const EncodeColumn> columns, size_t rows, Buffer& records, Buffer& offsets);
 
+// The same, each record with a TFRecord's header and footer: the bytes of a file.
+Fault encode_framed(std::span<const EncodeColumn> columns, size_t rows, Buffer& frames);
+
 }  // namespace feedline

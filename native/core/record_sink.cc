@@ -134,21 +134,25 @@ Fault RecordSink::add(std::span<const uint8_t> payloads, std::span<const uint64_
     for (; row < end; ++row) {
       out = write_record(payloads.subspan(offsets[row], offsets[row + 1] - offsets[row]), out);
     }
-    std::unique_lock lock(threads_->mutex);
-    if (size > kSmall || chunk_.size() + size > kChunk) {
-      // In front of the new ones, because the same thread may have added them.
-      if (Fault fault = put(std::move(chunk_), lock, interrupted)) return fault;
-    }
-    if (size > kSmall) {
-      if (Fault fault = put(std::move(framed), lock, interrupted)) return fault;
-      continue;
-    }
-    if (Fault fault = check()) return fault;
-    const size_t held = chunk_.size();
-    chunk_.resize(std::max(held + size, kChunk));
-    chunk_.resize(held + size);
-    std::memcpy(chunk_.data() + held, framed.data(), size);
+    if (Fault fault = add_frames(std::move(framed), interrupted)) return fault;
   }
+  return {};
+}
+
+Fault RecordSink::add_frames(Buffer&& frames, const Interrupted& interrupted) {
+  if (is_forked()) return forked();
+  const size_t size = frames.size();
+  std::unique_lock lock(threads_->mutex);
+  if (size > kSmall || chunk_.size() + size > kChunk) {
+    // In front of the new ones, because the same thread may have added them.
+    if (Fault fault = put(std::move(chunk_), lock, interrupted)) return fault;
+  }
+  if (size > kSmall) return put(std::move(frames), lock, interrupted);
+  if (Fault fault = check()) return fault;
+  const size_t held = chunk_.size();
+  chunk_.resize(std::max(held + size, kChunk));
+  chunk_.resize(held + size);
+  std::copy_n(frames.data(), size, chunk_.data() + held);
   return {};
 }
 

@@ -41,6 +41,9 @@ class RecordSink {
   Fault add(std::span<const uint8_t> payloads, std::span<const uint64_t> offsets,
             const Interrupted& interrupted);
 
+  // Adds whole frames, the bytes of a file.
+  Fault add_frames(Buffer&& frames, const Interrupted& interrupted);
+
   // Returns when the kernel has all that was added. Called again after an interrupt, it goes on.
   Fault close(const Interrupted& interrupted);
 

@@ -48,6 +48,24 @@ std::string plain_varint(uint64_t value) {
   return bytes + static_cast<char>(value);
 }
 
+TEST(framed_records_are_those_of_a_file) {
+  const float floats[] = {1, 2, 3};
+  const EncodeColumn column{
+      .key = "x", .kind = ValueKind::kFloat, .floats = floats, .values = 3, .per_row = 1};
+  Buffer records, offsets, frames;
+  CHECK(!encode_examples({&column, 1}, 3, records, offsets));
+  CHECK(!encode_framed({&column, 1}, 3, frames));
+  samples::Bytes wanted;
+  for (size_t row = 0; row < 3; ++row) {
+    const uint64_t* at = offsets.as<uint64_t>() + row;
+    samples::operator+=(wanted,
+                        samples::framed(samples::Bytes(records.data() + at[0], records.data() + at[1])));
+  }
+  CHECK(samples::Bytes(frames.data(), frames.data() + frames.size()) == wanted);
+  CHECK(!encode_framed({}, 2, frames));
+  CHECK_EQ(frames.size(), 2 * kFraming);
+}
+
 }  // namespace
 
 TEST(an_int_is_written_as_protobuf_does) {

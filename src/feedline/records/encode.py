@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +43,9 @@ def encode(example: Mapping[str, Any]) -> bytes:
     if not isinstance(example, dict):
         example = _as_dict(example)
     record = _native.encode_example(example, _known)
-    return record if isinstance(record, bytes) else _refuse(record)
+    if isinstance(record, bytes):
+        return record
+    raise refused(record)
 
 
 def encode_batch(columns: Mapping[str, Any]) -> list[bytes]:
@@ -65,6 +67,18 @@ def encode_columns(columns: Mapping[str, Any]) -> tuple[npt.NDArray[np.uint8], n
     >>> offsets.tolist()
     [0, 18, 36]
     """
+    return encoded(encoder_of(columns))
+
+
+def encoded(encoder: _native.ExampleEncoder) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
+    result = encoder.encode()
+    if isinstance(result, tuple):
+        return result
+    raise refused(result)
+
+
+def encoder_of(columns: Mapping[str, Any]) -> _native.ExampleEncoder:
+    """What encodes the rows of the columns; that those of a column are alike was checked."""
     given = {key: column for key, column in _as_dict(columns).items() if column is not None}
     lengths = {key: _rows(key, column) for key, column in given.items()}
     if not lengths:
@@ -79,8 +93,7 @@ def encode_columns(columns: Mapping[str, Any]) -> tuple[npt.NDArray[np.uint8], n
     encoder = _native.ExampleEncoder(rows)
     for key, column in given.items():
         _add(encoder, key, column)
-    result = encoder.encode()
-    return result if isinstance(result, tuple) else _refuse(result)
+    return encoder
 
 
 def _add(encoder: _native.ExampleEncoder, key: str, column: Any) -> None:
@@ -233,6 +246,8 @@ def _check_ints(key: str, numbers: list[int]) -> list[int]:
 
 
 def _to_float32(key: str, array: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    if array.dtype == np.float32:
+        return np.ascontiguousarray(array, np.float32).reshape(-1)
     with np.errstate(over="ignore"):
         narrow = np.ascontiguousarray(array, np.float32).reshape(-1)
     lost = np.isinf(narrow) & np.isfinite(array).reshape(-1)
@@ -258,8 +273,8 @@ def _unfit(key: str, what: str) -> UsageError:
     )
 
 
-def _refuse(fault: _native.Fault) -> NoReturn:
-    raise SchemaError(
+def refused(fault: _native.Fault) -> SchemaError:
+    return SchemaError(
         fault.what,
         feature=fault.feature or None,
         remedy="Check the offsets of the column, or divide what is too large among several records.",

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from feedline import _native
 from feedline.column import Bytes, Ragged
 from feedline.errors import SchemaError, UsageError
-from feedline.records.encode import encode, encode_columns, kind_of
+from feedline.records.encode import encode, encoded, encoder_of, kind_of
 from feedline.records.features import (
     Feature,
     FixedLenFeature,
@@ -27,6 +28,10 @@ from feedline.records.features import (
     VarLenFeature,
     normalize,
 )
+
+_MOST_KNOWN = 10_000
+_SINGLE = frozenset((int, float, bool, bytes, str, np.int64, np.float32, np.float64))
+_UNKNOWN = (None,)
 
 
 class _Sort(NamedTuple):
@@ -44,6 +49,7 @@ class Fitting:
     def __init__(self, features: Mapping[str, Any] | None = None) -> None:
         self._are_given = features is not None
         self._lock = Lock()
+        self._known: set[tuple[Any, ...]] = set()
         self.features: dict[str, Feature | None] | None = None
         """By key; None of one without values so far. None of all when there was no example yet."""
         if features is not None:
@@ -65,15 +71,35 @@ class Fitting:
             raise UsageError(
                 f"write: give a dict of features, or the bytes of a record, not {type(example).__name__}."
             )
-        self._check({key: _sort(value) for key, value in example.items() if value is not None})
+        if not self._is_known(example):
+            self._check({key: _sort(value) for key, value in example.items() if value is not None})
+            self._remember(example)
         return encode(example)
+
+    def _is_known(self, example: Mapping[str, Any]) -> bool:
+        """Is it, by a glance, like one that fitted? To look closer takes longer than to encode it."""
+        for key, value in example.items():
+            if (key, *_glance(value)) not in self._known:
+                return False
+        return self.features is not None and len(example) == len(self.features)
+
+    def _remember(self, example: Mapping[str, Any]) -> None:
+        if len(self._known) < _MOST_KNOWN:
+            self._known.update(
+                (key, *glance) for key, value in example.items() if (glance := _glance(value)) != _UNKNOWN
+            )
 
     def records(self, columns: Mapping[str, Any]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
         """Those of all rows back to back, and the rows + 1 offsets between which they lie."""
-        made = encode_columns(columns)  # which also checks that the rows of a column are alike
-        if len(made[1]) > 1:
-            self._check({key: _sort_of_rows(column) for key, column in columns.items() if column is not None})
-        return made
+        return encoded(self.encoder(columns))
+
+    def encoder(self, columns: Mapping[str, Any]) -> _native.ExampleEncoder:
+        """What encodes the rows of the columns, which fit."""
+        encoder = encoder_of(columns)
+        given = {key: column for key, column in columns.items() if column is not None}
+        if len(next(iter(given.values()))):
+            self._check({key: _sort_of_rows(column) for key, column in given.items()})
+        return encoder
 
     def _check(self, sorts: dict[str, _Sort]) -> None:
         if self.features is None:
@@ -111,6 +137,14 @@ class Fitting:
             else "Nothing of this example was written. Make all examples alike: a list, which may have any "
             "length, stays one; what is only sometimes there is an empty list in the first.",
         )
+
+
+def _glance(value: Any) -> tuple[Any, ...]:
+    """What tells quickly that a value is like another; of a list, nothing does."""
+    kind = type(value)
+    if kind is np.ndarray:
+        return value.dtype, value.shape
+    return (kind,) if kind in _SINGLE else _UNKNOWN
 
 
 def _sort(value: Any) -> _Sort:

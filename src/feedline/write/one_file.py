@@ -11,6 +11,7 @@ from typing import Any
 
 from feedline import _native
 from feedline.errors import UsageError, WriteError
+from feedline.records.encode import refused
 from feedline.records.new_file import NewFile
 from feedline.records.paths import compression_name
 from feedline.write.fitting import Fitting
@@ -53,10 +54,9 @@ class TFRecordWriter:
 
     def write_batch(self, columns: Mapping[str, Any]) -> None:
         """An example for each row of the columns, each an array, a list or a Ragged: many times faster."""
-        payloads, offsets = self._fitting.records(columns)
-        fault = self._sink.add_many(payloads, offsets)
+        fault = self._fitting.encoder(columns).write_to(self._sink)
         if fault is not None:
-            raise self._refused(fault)
+            raise self._refused(fault) if fault.kind == "io" else refused(fault)
 
     def close(self) -> None:
         """All is on the disk, and the file has its name. Called again, nothing happens."""
