@@ -3,6 +3,7 @@
 
 #include "check.h"
 #include "core/encode.h"
+#include "samples.h"
 
 using namespace feedline;
 
@@ -46,24 +47,6 @@ std::string plain_varint(uint64_t value) {
   std::string bytes;
   for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
   return bytes + static_cast<char>(value);
-}
-
-TEST(framed_records_are_those_of_a_file) {
-  const float floats[] = {1, 2, 3};
-  const EncodeColumn column{
-      .key = "x", .kind = ValueKind::kFloat, .floats = floats, .values = 3, .per_row = 1};
-  Buffer records, offsets, frames;
-  CHECK(!encode_examples({&column, 1}, 3, records, offsets));
-  CHECK(!encode_framed({&column, 1}, 3, frames));
-  samples::Bytes wanted;
-  for (size_t row = 0; row < 3; ++row) {
-    const uint64_t* at = offsets.as<uint64_t>() + row;
-    samples::operator+=(wanted,
-                        samples::framed(samples::Bytes(records.data() + at[0], records.data() + at[1])));
-  }
-  CHECK(samples::Bytes(frames.data(), frames.data() + frames.size()) == wanted);
-  CHECK(!encode_framed({}, 2, frames));
-  CHECK_EQ(frames.size(), 2 * kFraming);
 }
 
 }  // namespace
@@ -157,4 +140,22 @@ TEST(a_dense_column_with_too_few_values_is_refused) {
   CHECK_EQ(encode_examples({&column, 1}, 2, records, offsets).kind, FaultKind::kSchema);
   const EncodeColumn wide = ints("k", values, SIZE_MAX / 2);
   CHECK_EQ(encode_examples({&wide, 1}, 3, records, offsets).kind, FaultKind::kSchema);
+}
+
+TEST(framed_records_are_those_of_a_file) {
+  const float floats[] = {1, 2, 3};
+  const EncodeColumn column{
+      .key = "x", .kind = ValueKind::kFloat, .floats = floats, .values = 3, .per_row = 1};
+  Buffer records, offsets, frames;
+  CHECK(!encode_examples({&column, 1}, 3, records, offsets));
+  CHECK(!encode_framed({&column, 1}, 3, frames));
+  samples::Bytes wanted;
+  for (size_t row = 0; row < 3; ++row) {
+    const uint64_t* at = offsets.as<uint64_t>() + row;
+    const samples::Bytes frame = samples::framed({records.data() + at[0], records.data() + at[1]});
+    wanted.insert(wanted.end(), frame.begin(), frame.end());
+  }
+  CHECK(samples::Bytes(frames.data(), frames.data() + frames.size()) == wanted);
+  CHECK(!encode_framed({}, 2, frames));
+  CHECK_EQ(frames.size(), 2 * kFraming);
 }
