@@ -5,6 +5,7 @@
 
 namespace feedline::bind {
 
+void bind_append(nanobind::module_& module);
 void bind_buffer(nanobind::module_& module);
 void bind_checksum(nanobind::module_& module);
 void bind_decode(nanobind::module_& module);

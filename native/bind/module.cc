@@ -14,6 +14,7 @@ NB_MODULE(_native, module) {
   bind_decode(module);
   bind_encode(module);
   bind_survey(module);
+  bind_append(module);
   bind_process(module);
   bind_write(module);
 }

@@ -51,6 +51,11 @@ void RecordBatch::skip(Fault fault) {
   skipped_at.push_back(records.size());
 }
 
+void RecordBatch::unskip() {
+  skipped.pop_back();
+  skipped_at.pop_back();
+}
+
 void RecordBatch::append(const RecordBatch& more) {
   const size_t records_before = records.size();
   for (const Run& run : more.runs) runs.push_back({records_before + run.first, run.path, run.file});
@@ -158,7 +163,10 @@ Fault RecordReader::next(size_t max_records, size_t max_bytes, RecordBatch& batc
       }
       damage.why = std::exchange(broken_, {}).what;
     }
-    if (on_damage_ == OnDamage::kStop) return finish(Fault::corrupt(std::move(damage.why)), batch);
+    if (on_damage_ == OnDamage::kStop) {
+      if (damage.cut_short && unfinished()) return finish({}, batch);
+      return finish(Fault::corrupt(std::move(damage.why)), batch);
+    }
     resync(batch, std::move(damage));
   }
   return {};
@@ -301,6 +309,7 @@ void RecordReader::resync(RecordBatch& batch, Damage damage) {
   const size_t past = damage.claimed == 0 ? 0 : past_bad_payload(damage.claimed);
   // A find that proves damaged too is part of the same stretch, and of the same note.
   const bool continues = past == 0 && offset_ == search_end_ && !batch.skipped.empty();
+  const bool being_appended = damage.cut_short && !continues && unfinished();
   if (!continues) {
     search_why_ = std::move(damage.why);
     batch.skip(located(Fault::corrupt(search_why_)));
@@ -314,9 +323,17 @@ void RecordReader::resync(RecordBatch& batch, Damage damage) {
   } else if (find_header()) {
     search_end_ = offset_;
     what = search_why_ + format("; the next sound header is at byte %" PRIu64, offset_);
+  } else if (being_appended) {
+    batch.unskip();
   } else {
     what = search_why_ + "; no sound header follows";
   }
+}
+
+bool RecordReader::unfinished() const noexcept {
+  // Without its length, all that can be asked is whether the file has grown.
+  const uint64_t whole = held() < kHeaderSize ? kHeaderSize : kFraming + header_length(here());
+  return source_->is_being_appended(offset_, offset_ + whole);
 }
 
 bool RecordReader::find_header() {

@@ -59,6 +59,7 @@ struct RecordBatch {
   Start after(size_t record) const;
   void skip(Fault fault);
   void append(const RecordBatch& more);
+  void unskip();  // takes the last note back
   // Takes what begins at a record and at a note off the end.
   RecordBatch split(size_t first_record, size_t first_note);
   void clear();
@@ -144,6 +145,8 @@ class RecordReader {
   // How far to go from a record whose payload is damaged, so that no good record is lost; 0 when its size
   // leads nowhere, so that it cannot be believed.
   size_t past_bad_payload(size_t claimed);
+  // Is the record at `here()`, which the end of the file cuts short, one that is just being appended?
+  bool unfinished() const noexcept;
   // Is there a record `start` bytes from `here()` whose header, which holds, says the truth?
   bool sound_record_at(size_t start, uint64_t length);
   // Goes on to the next header that holds; false when there is none, and all is read.

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -311,6 +312,20 @@ Fault ByteSource::read_at(uint64_t offset, std::span<uint8_t> into, size_t& got)
     return ::pread(descriptor_, at, size, static_cast<off_t>(offset + done));
   });
   return error != 0 ? os_fault("cannot read", error) : Fault{};
+}
+
+bool ByteSource::is_being_appended(uint64_t offset, uint64_t end) const noexcept {
+  if (!regular_ || inflater_) return false;
+  // The lock first: when it is free, whoever had it has left the file as it is to be.
+  if (::flock(descriptor_, LOCK_SH | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return true;
+  } else {
+    ::flock(descriptor_, LOCK_UN);
+  }
+  struct stat now{};
+  if (::fstat(descriptor_, &now) != 0) return false;
+  const auto size = static_cast<uint64_t>(now.st_size);
+  return size == offset || (size > file_size_ && size >= end);
 }
 
 std::optional<uint64_t> ByteSource::size() const noexcept {

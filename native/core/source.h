@@ -40,6 +40,11 @@ class ByteSource {
   // Reads a plain regular file from `offset`, without moving read(). Short only at the end of the file.
   Fault read_at(uint64_t offset, std::span<uint8_t> into, size_t& got) const;
 
+  // The record at `offset`, which would end at `end`, was cut short by the end of the file as it was opened:
+  // was it, or is it, just being appended? True when a writer holds the lock on the file (flock), has
+  // finished the record since, or has taken it back. Always false for what is no plain regular file.
+  bool is_being_appended(uint64_t offset, uint64_t end) const noexcept;
+
   const std::string& path() const noexcept { return path_; }
   bool compressed() const noexcept { return inflater_ != nullptr; }
   // How the file is stored; never kAuto.

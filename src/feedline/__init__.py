@@ -31,12 +31,13 @@ from feedline.records.features import (
     TensorFeature,
     VarLenFeature,
 )
-from feedline.write import TFRecordWriter
+from feedline.write import AppendWriter, TFRecordWriter
 
 __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
+    "AppendWriter",
     "CacheError",
     "CorruptRecord",
     "Dataset",

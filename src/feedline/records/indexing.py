@@ -54,24 +54,46 @@ def index(path: str | os.PathLike[str]) -> RecordIndex:
 
 def load_index(path: str) -> Offsets | None:
     """The offsets in the sidecar and the end of the last record; None if it is missing, damaged or stale."""
+    stored = _load(path)
     try:
-        stored = np.fromfile(path + INDEX_SUFFIX, np.uint8)
-        identity = _identity(path)
+        return stored[1] if stored is not None and stored[0] == _identity(path) else None
     except OSError:
         return None
-    head = len(_MAGIC) + 8 * len(identity)
+
+
+def known_end(path: str) -> tuple[int, int]:
+    """Where records of a file that may have grown since it was indexed end, and their number: or (0, 0)."""
+    stored = _load(path)
+    try:
+        if stored is not None:
+            (size, _, ends), offsets = stored
+            if _identity(path, size)[2] == ends and os.path.getsize(path) >= size:
+                return size, len(offsets) - 1
+    except OSError:
+        pass
+    return 0, 0
+
+
+def _load(path: str) -> tuple[list[int], Offsets] | None:
+    """What a sidecar says: the identity of its file, and the offsets; None if it is missing or damaged."""
+    try:
+        stored = np.fromfile(path + INDEX_SUFFIX, np.uint8)
+    except OSError:
+        return None
+    head = len(_MAGIC) + 8 * 3
     if len(stored) < head + 24 or len(stored) % 8 or stored[: len(_MAGIC)].tobytes() != _MAGIC:
         return None
     words = stored.view(np.uint64)
-    if int(words[-1]) != _native.crc32c(stored[:-8]) or words[1 : 1 + len(identity)].tolist() != identity:
+    if int(words[-1]) != _native.crc32c(stored[:-8]):
         return None
+    identity = words[1:4].tolist()
     offsets = words[head // 8 + 1 : -1]
     if int(words[head // 8]) != len(offsets) - 1 or offsets[0] != 0 or int(offsets[-1]) != identity[0]:
         return None
     # uint64 wraps, so compare before taking differences.
     if not (offsets[1:] > offsets[:-1]).all() or (np.diff(offsets) < FRAMING).any():
         return None
-    return offsets
+    return identity, offsets
 
 
 def _walk(path: str) -> Offsets:
@@ -93,19 +115,25 @@ def _compressed(path: str) -> UsageError:
     )
 
 
-def _identity(path: str) -> list[int]:
-    """What changes when the file does: size, time, and both ends, for a rewrite within the clock's tick."""
+def _identity(path: str, size: int | None = None) -> list[int]:
+    """What changes when the file does: size, time, and both ends, for a rewrite within the clock's tick.
+
+    With `size`, that of the file when it had so many bytes, the time apart.
+    """
     with open(path, "rb", buffering=0) as file:
         stat = os.fstat(file.fileno())
-        ends = os.pread(file.fileno(), _PROBE, 0)
-        ends += os.pread(file.fileno(), _PROBE, max(0, stat.st_size - _PROBE))
-    return [stat.st_size, stat.st_mtime_ns % 2**64, _native.crc32c(np.frombuffer(ends, np.uint8))]
+        size = stat.st_size if size is None else size
+        ends = os.pread(file.fileno(), min(_PROBE, size), 0)
+        start = max(0, size - _PROBE)
+        ends += os.pread(file.fileno(), size - start, start)
+    return [size, stat.st_mtime_ns % 2**64, _native.crc32c(np.frombuffer(ends, np.uint8))]
 
 
 def _save(path: str, identity: list[int], offsets: Offsets) -> None:
     if int(offsets[-1]) != identity[0]:
         raise CorruptRecord(
-            f"the file grew from {identity[0]:,} to {int(offsets[-1]):,} bytes while it was read",
+            f"the file was written while it was read: it had {identity[0]:,} bytes, and its last record "
+            f"ends at byte {int(offsets[-1]):,}",
             path=path,
             remedy="Index it when its writer is done.",
         )
