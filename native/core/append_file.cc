@@ -294,11 +294,7 @@ Buffer framed(std::span<const uint8_t> bytes, std::span<const uint64_t> offsets)
   Buffer frames(static_cast<size_t>(offsets.back() - offsets.front()) + records * kFraming);
   uint8_t* out = frames.data();
   for (size_t i = 0; i < records; ++i) {
-    const size_t size = static_cast<size_t>(offsets[i + 1] - offsets[i]);
-    const auto payload = bytes.subspan(static_cast<size_t>(offsets[i]), size);
-    std::copy(payload.begin(), payload.end(), out + kHeaderSize);
-    write_frame_around(payload, out, out + kHeaderSize + size);
-    out += kFraming + size;
+    out = write_frame(bytes.subspan(offsets[i], offsets[i + 1] - offsets[i]), out);
   }
   return frames;
 }

@@ -39,4 +39,12 @@ inline void write_frame_around(std::span<const uint8_t> payload, uint8_t* header
   std::memcpy(footer, &payload_crc, 4);
 }
 
+// Writes `payload` with its header and footer at `out`; the end of it.
+inline uint8_t* write_frame(std::span<const uint8_t> payload, uint8_t* out) noexcept {
+  uint8_t* const footer = out + kHeaderSize + payload.size();
+  write_frame_around(payload, out, footer);
+  if (!payload.empty()) std::memcpy(out + kHeaderSize, payload.data(), payload.size());
+  return footer + kFooterSize;
+}
+
 }  // namespace feedline

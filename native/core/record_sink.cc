@@ -22,13 +22,6 @@ constexpr size_t kSmall = 1 << 16;  // what is smaller is added to a chunk that 
 constexpr size_t kMostWaiting = 8 * kChunk;
 constexpr std::chrono::milliseconds kPatience(100);
 
-uint8_t* write_record(std::span<const uint8_t> payload, uint8_t* out) noexcept {
-  uint8_t* const footer = out + kHeaderSize + payload.size();
-  write_frame_around(payload, out, footer);
-  std::copy(payload.begin(), payload.end(), out + kHeaderSize);
-  return footer + kFooterSize;
-}
-
 Fault canceled() { return Fault::io("interrupted", ECANCELED); }
 
 Fault forked() {
@@ -113,7 +106,7 @@ bool RecordSink::try_add(std::span<const uint8_t> payload, Fault& fault) {
   const size_t held = chunk_.size();
   if (held + size > kChunk || chunk_.capacity() == 0) return false;
   chunk_.resize(held + size);
-  write_record(payload, chunk_.data() + held);
+  write_frame(payload, chunk_.data() + held);
   return true;
 }
 
@@ -132,7 +125,7 @@ Fault RecordSink::add(std::span<const uint8_t> payloads, std::span<const uint64_
     Buffer framed(size);  // outside of the lock, so that several threads do it at the same time
     uint8_t* out = framed.data();
     for (; row < end; ++row) {
-      out = write_record(payloads.subspan(offsets[row], offsets[row + 1] - offsets[row]), out);
+      out = write_frame(payloads.subspan(offsets[row], offsets[row + 1] - offsets[row]), out);
     }
     if (Fault fault = add_frames(std::move(framed), interrupted)) return fault;
   }
