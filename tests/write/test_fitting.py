@@ -137,6 +137,14 @@ def test_what_is_no_example_is_refused():
         Fitting(fl.SequenceFeatures({}, {"a": fl.VarLenFeature("int64")}))
 
 
+def test_a_batch_of_bytes_is_taken_as_it_is():
+    payloads, offsets = Fitting().records([b"ab", b"", b"c"])
+    assert (payloads.tobytes(), offsets.tolist()) == (b"abc", [0, 2, 2, 3])
+    for wrong in ([b"a", "b"], b"ab", np.arange(3)):
+        with pytest.raises(UsageError, match="a list of records as bytes"):
+            Fitting().records(wrong)
+
+
 def test_bytes_are_taken_as_they_are():
     fitting = Fitting()
     assert fitting.record(b"\xff\xff") == b"\xff\xff"

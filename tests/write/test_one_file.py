@@ -53,6 +53,13 @@ def test_examples_are_read_back(tmp_path):
     np.testing.assert_array_equal(rows[0]["x"], [[0, 1], [2, 3]])
 
 
+def test_a_batch_may_be_records_already(tmp_path):
+    with TFRecordWriter(tmp_path / "a") as writer:
+        writer.write_batch([b"a", b"bc"])
+        writer.write_batch([])
+    assert list(records.read(tmp_path / "a")) == [b"a", b"bc"]
+
+
 def test_an_empty_writer_makes_an_empty_file(tmp_path):
     TFRecordWriter(tmp_path / "a").close()
     assert (tmp_path / "a").read_bytes() == b""

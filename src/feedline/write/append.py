@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from errno import EBADF
 from threading import Lock
 from types import TracebackType
@@ -66,9 +66,10 @@ class AppendWriter:
         if fault is not None:
             raise self._refused(fault)
 
-    def write_batch(self, columns: Mapping[str, Any]) -> None:
+    def write_batch(self, columns: Mapping[str, Any] | Sequence[bytes]) -> None:
         """An example for each row of the columns, each an array, a list or a Ragged: many times faster.
 
+        Or a list of records that are bytes already.
         They are adjacent in the file. A process that is killed meanwhile may have written the first few.
         """
         records, offsets = self._fitting.records(columns)

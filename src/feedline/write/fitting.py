@@ -7,7 +7,7 @@ arrays of one dimension may change their length, arrays of more dimensions keep 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any, NamedTuple, NoReturn
 
@@ -89,9 +89,21 @@ class Fitting:
                 (key, *glance) for key, value in example.items() if (glance := _glance(value)) != _UNKNOWN
             )
 
-    def records(self, columns: Mapping[str, Any]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
+    def records(
+        self, columns: Mapping[str, Any] | Sequence[bytes]
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
         """Those of all rows back to back, and the rows + 1 offsets between which they lie."""
-        return encoded(self.encoder(columns))
+        if isinstance(columns, Mapping):
+            return encoded(self.encoder(columns))
+        if isinstance(columns, list | tuple) and all(isinstance(record, bytes) for record in columns):
+            columns = Bytes.of(columns)
+        if not isinstance(columns, Bytes):
+            raise UsageError(
+                "write_batch: give a dict of columns, or a list of records as bytes, "
+                f"not {type(columns).__name__}."
+            )
+        whole = columns.normal()
+        return whole.data, np.ascontiguousarray(whole.offsets).view(np.uint64)
 
     def encoder(self, columns: Mapping[str, Any]) -> _native.ExampleEncoder:
         """What encodes the rows of the columns, which fit."""
