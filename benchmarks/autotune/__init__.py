@@ -1,9 +1,9 @@
 """Does a pipeline that was left to AUTOTUNE reach one that was tuned by hand?
 
 A rival defines `run(x, function, **settings)`: an iterator of batches of 32 rows of x, each put through
-`function`. The functions: one that takes a microsecond or two, for which a worker is little help, and one that
-computes for a quarter of a millisecond, for which it is. The consumer computes too, about a millisecond for
-a batch.
+`function`. The functions: one that takes a microsecond or two, for which a worker is little help, and one
+that computes for a quarter of a millisecond, for which it is. The consumer computes too, about a
+millisecond for a batch.
 """
 
 from __future__ import annotations

@@ -90,19 +90,20 @@ class Fitting:
             )
 
     def records(
-        self, columns: Mapping[str, Any] | Sequence[bytes]
+        self, columns: Mapping[str, Any] | Sequence[bytes] | Bytes
     ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
         """Those of all rows back to back, and the rows + 1 offsets between which they lie."""
         if isinstance(columns, Mapping):
             return encoded(self.encoder(columns))
-        if isinstance(columns, list | tuple) and all(isinstance(record, bytes) for record in columns):
-            columns = Bytes.of(columns)
-        if not isinstance(columns, Bytes):
+        if isinstance(columns, Bytes):
+            whole = columns.normal()
+        elif isinstance(columns, list | tuple) and all(isinstance(record, bytes) for record in columns):
+            whole = Bytes.of(columns)
+        else:
             raise UsageError(
                 "write_batch: give a dict of columns, or a list of records as bytes, "
                 f"not {type(columns).__name__}."
             )
-        whole = columns.normal()
         return whole.data, np.ascontiguousarray(whole.offsets).view(np.uint64)
 
     def encoder(self, columns: Mapping[str, Any]) -> _native.ExampleEncoder:
