@@ -138,6 +138,7 @@ void bind_records(nb::module_& module) {
       .def_prop_ro("done", &RecordReader::done)
       .def_prop_ro("compression",
                    [](const RecordReader& reader) { return compression_name(reader.source().compression()); })
+      .def_prop_ro("padding", [](const RecordReader& reader) { return reader.source().padding(); })
       .def_prop_ro("consumed", [](const RecordReader& reader) { return reader.source().consumed(); })
       .def_prop_ro("file_size", [](const RecordReader& reader) { return reader.source().file_size(); });
 

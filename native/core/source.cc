@@ -109,6 +109,8 @@ class ByteSource::Inflater {
     return fault_;
   }
 
+  uint64_t padding() const noexcept { return padding_; }
+
  private:
   const char* name() const { return gzip_ ? "gzip" : "zlib"; }
 
@@ -160,12 +162,12 @@ class ByteSource::Inflater {
       return {};
     }
     if (gzip_ && *zlib_.next_in == 0) {
-      padded_ = true;
+      ++padding_;
       ++zlib_.next_in;
       --zlib_.avail_in;
       return {};
     }
-    if (!gzip_ || padded_ || *zlib_.next_in != 0x1f) {
+    if (!gzip_ || padding_ != 0 || *zlib_.next_in != 0x1f) {
       return corrupt(source, std::string("bytes that do not belong to it follow the ") + name() + " stream");
     }
     between_ = false;
@@ -175,7 +177,7 @@ class ByteSource::Inflater {
 
   bool gzip_;
   bool between_ = false;  // a member has ended and the next has not begun
-  bool padded_ = false;   // zeros were met after a member
+  uint64_t padding_ = 0;  // zeros that were met after a member
   bool at_end_ = false;   // all of the file has been read
   bool ended_ = false;
   Fault fault_;
@@ -327,6 +329,8 @@ bool ByteSource::is_being_appended(uint64_t offset, uint64_t end) const noexcept
   const auto size = static_cast<uint64_t>(now.st_size);
   return size == offset || (size > file_size_ && size >= end);
 }
+
+uint64_t ByteSource::padding() const noexcept { return inflater_ ? inflater_->padding() : 0; }
 
 std::optional<uint64_t> ByteSource::size() const noexcept {
   if (!regular_ || inflater_) return std::nullopt;

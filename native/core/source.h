@@ -54,6 +54,9 @@ class ByteSource {
   uint64_t consumed() const noexcept { return consumed_; }
   uint64_t file_size() const noexcept { return file_size_; }
 
+  // Zeros that were found behind the last member of a gzip file.
+  uint64_t padding() const noexcept;
+
   // Bytes that read() will give in all, where that is known beforehand: those of a plain regular file.
   std::optional<uint64_t> size() const noexcept;
 

@@ -9,6 +9,7 @@ from feedline.cli.count import count
 from feedline.cli.demo import demo
 from feedline.cli.head import head
 from feedline.cli.inspect import inspect
+from feedline.cli.merge import merge
 from feedline.cli.repair import repair
 from feedline.cli.terminal import Commands
 from feedline.cli.verify import verify
@@ -16,12 +17,12 @@ from feedline.cli.verify import verify
 app = typer.Typer(
     cls=Commands,
     name="feedline",
-    help="Look into TFRecord files, check them, and mend them.",
+    help="Look into TFRecord files, check, mend and join them.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (inspect, head, count, verify, repair, demo):
+for command in (inspect, head, count, verify, repair, merge, demo):
     app.command()(command)
 
 

@@ -1,21 +1,24 @@
-"""TFRecord bytes <-> records; Example <-> columns; count, index, verify and repair."""
+"""TFRecord bytes <-> records; Example <-> columns; count, index, verify, repair and merge."""
 
 from feedline.records.blocks import read_blocks
 from feedline.records.check import Finding, Repair, Verification, repair, verify
 from feedline.records.counting import count
 from feedline.records.indexing import RecordIndex, index
+from feedline.records.merging import Merge, merge
 from feedline.records.paths import resolve
 from feedline.records.reading import read
 from feedline.records.surveying import infer_features, survey
 
 __all__ = [
     "Finding",
+    "Merge",
     "RecordIndex",
     "Repair",
     "Verification",
     "count",
     "index",
     "infer_features",
+    "merge",
     "read",
     "read_blocks",
     "repair",

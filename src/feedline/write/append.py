@@ -116,7 +116,7 @@ class AppendWriter:
         if fault.offset == 0 and open_reader(self._path, "auto", resync=False).compression != "none":
             return UsageError(
                 f"cannot append to {self._path}: it is compressed.\n"
-                "  Append to a plain file, or write another one and join them:  feedline merge OUT FILES..."
+                "  Append to a plain file, or write another one and join them:  feedline merge FILES... OUT"
             )
         path = shlex.quote(self._path)
         return CorruptRecord(
