@@ -393,7 +393,7 @@ def test_misuse_is_refused_with_a_reason(call, message):
         (5, [0, 1], "one dimension at least"),
         (b"ab", [0, 2], "one dimension at least, or a Ragged, not bytes"),
         ([[1], [2, 3]], [0, 2], "different lengths"),
-        (object(), [0], "not object"),
+        (..., [0], "not ellipsis"),
     ],
     ids=str,
 )
