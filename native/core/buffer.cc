@@ -1,5 +1,7 @@
 #include "core/buffer.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -67,6 +69,10 @@ class Pool {
     return bytes_;
   }
 
+  // Around a fork: a child has none of the threads that might have the lock.
+  void hold() { mutex_.lock(); }
+  void let_go() { mutex_.unlock(); }
+
  private:
   std::mutex mutex_;
   std::map<size_t, std::vector<uint8_t*>> idle_;
@@ -75,7 +81,10 @@ class Pool {
 
 // Never destroyed: arrays may die after the static destructors have run.
 Pool& pool() {
-  static Pool* const shared = new Pool;
+  static Pool* const shared = [] {
+    pthread_atfork([] { pool().hold(); }, [] { pool().let_go(); }, [] { pool().let_go(); });
+    return new Pool;
+  }();
   return *shared;
 }
 

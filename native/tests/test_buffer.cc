@@ -1,3 +1,7 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <cstring>
 #include <new>
 #include <thread>
@@ -157,4 +161,27 @@ TEST(threads_may_share_the_pool) {
 }
 
 }  // namespace
+TEST(a_child_that_is_forked_while_threads_use_the_pool_can_use_it) {
+  std::atomic<bool> done = false;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&done] {
+      while (!done) Buffer buffer(8192);
+    });
+  }
+  for (int i = 0; i < 200; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(5);  // ends it if it waits for a thread that it does not have
+      Buffer buffer(8192);
+      _exit(0);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    if (!CHECK_EQ(status, 0)) break;
+  }
+  done = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
 }  // namespace feedline
