@@ -17,4 +17,5 @@ NB_MODULE(_native, module) {
   bind_append(module);
   bind_process(module);
   bind_write(module);
+  bind_part_file(module);
 }

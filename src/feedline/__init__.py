@@ -31,7 +31,7 @@ from feedline.records.features import (
     TensorFeature,
     VarLenFeature,
 )
-from feedline.write import AppendWriter, TFRecordWriter
+from feedline.write import AppendWriter, ShardedWriter, TFRecordWriter
 
 __all__ = [
     "AUTOTUNE",
@@ -51,6 +51,7 @@ __all__ = [
     "SchemaError",
     "SequenceFeatures",
     "Shard",
+    "ShardedWriter",
     "TFRecordWriter",
     "TensorFeature",
     "UsageError",

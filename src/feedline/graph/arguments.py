@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from feedline.errors import UsageError
 from feedline.graph.node import Node
 
 AUTOTUNE = -1
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_UNITS |= {f"{unit}I": 1024**power for power, unit in enumerate("KMGT", 1)}
 
 
 def check_int(node: Node, name: str, least: int, rule: str) -> None:
@@ -65,3 +69,17 @@ def check_executor(step: str, executor: Any) -> None:
 def check_workers(step: str, workers: Any) -> None:
     if isinstance(workers, bool) or not isinstance(workers, int | np.integer) or workers < AUTOTUNE:
         raise UsageError(f"{step}(workers={workers!r}): must be an int, 0 at least, or AUTOTUNE (-1).")
+
+
+def bytes_of(step: str, name: str, size: Any) -> int:
+    """
+    >>> [bytes_of("cache", "limit", size) for size in (4096, "1.5 GB", "2GiB")]
+    [4096, 1500000000, 2147483648]
+    """
+    if isinstance(size, int | np.integer) and not isinstance(size, bool) and size > 0:
+        return int(size)
+    if isinstance(size, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?)B?\s*", size.upper())
+        if found and found[2] in _UNITS and float(found[1]) > 0:
+            return int(float(found[1]) * _UNITS[found[2]])
+    raise UsageError(f'{step}({name}={size!r}): give a number of bytes, or a text like "4GB".')

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from feedline.block import Block
-from feedline.errors import UsageError
 from feedline.graph import Context, Indices, Node, Peek, State, Stream, tree
-from feedline.graph.arguments import check_bool, check_int
-
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_UNITS |= {f"{unit}I": 1024**power for power, unit in enumerate("KMGT", 1)}
+from feedline.graph.arguments import bytes_of, check_bool, check_int
 
 _BLOCKS = 8  # that a step holds at a time
 
@@ -35,7 +28,8 @@ class Options(Node):
         if self.max_open_files is not None:
             check_int(self, "max_open_files", 1, "one file at least must be open.")
         if self.memory_limit is not None:
-            object.__setattr__(self, "memory_limit", _bytes_of(self.memory_limit))
+            limit = bytes_of("with_options", "memory_limit", self.memory_limit)
+            object.__setattr__(self, "memory_limit", limit)
         if self.deterministic is not None:
             check_bool(self, "deterministic")
         if self.workers is not None:
@@ -66,17 +60,3 @@ class Options(Node):
         memory = self.memory_limit // max(1, sum(node.works_ahead for node in tree(self.input)))
         block_bytes = max(1, min(context.block_bytes, memory // _BLOCKS))
         return replace(context, memory_limit=memory, block_bytes=block_bytes)
-
-
-def _bytes_of(limit: Any) -> int:
-    """
-    >>> _bytes_of(4096), _bytes_of("1.5 GB"), _bytes_of("2GiB")
-    (4096, 1500000000, 2147483648)
-    """
-    if isinstance(limit, int | np.integer) and not isinstance(limit, bool) and limit > 0:
-        return int(limit)
-    if isinstance(limit, str):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?I?)B?\s*", limit.upper())
-        if found and found[2] in _UNITS and float(found[1]) > 0:
-            return int(float(found[1]) * _UNITS[found[2]])
-    raise UsageError(f'with_options(memory_limit={limit!r}): give a number of bytes, or a text like "4GB".')

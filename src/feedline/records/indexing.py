@@ -137,16 +137,26 @@ def _save(path: str, identity: list[int], offsets: Offsets) -> None:
             path=path,
             remedy="Index it when its writer is done.",
         )
-    words = np.concatenate([np.array([*identity, len(offsets) - 1], np.uint64), offsets])
-    body = _MAGIC + words.tobytes()
-    checksum = np.uint64(_native.crc32c(np.frombuffer(body, np.uint8)))
     folder, name = os.path.split(path)
     partial = os.path.join(folder, f".{name}{INDEX_SUFFIX}.{os.getpid()}")
     try:
-        with open(partial, "wb") as file:
-            file.write(body + checksum.tobytes())
+        _write(partial, identity, offsets)
         os.replace(partial, path + INDEX_SUFFIX)
     except OSError:
         # A read-only or full directory: the index still serves, it is only not kept.
         if os.path.exists(partial):
             os.unlink(partial)
+
+
+def write_index(path: str, offsets: Offsets) -> None:
+    """The sidecar of a new file, where each of its records begins and the last one ends; OSError if it cannot
+    be."""
+    _write(path + INDEX_SUFFIX, _identity(path), offsets)
+
+
+def _write(path: str, identity: list[int], offsets: Offsets) -> None:
+    words = np.concatenate([np.array([*identity, len(offsets) - 1], np.uint64), offsets])
+    body = _MAGIC + words.tobytes()
+    checksum = np.uint64(_native.crc32c(np.frombuffer(body, np.uint8)))
+    with open(path, "wb") as file:
+        file.write(body + checksum.tobytes())

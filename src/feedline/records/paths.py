@@ -7,8 +7,11 @@ import os
 from collections.abc import Iterable
 
 from feedline.errors import UsageError
+from feedline.records.shard_files import MANIFEST_SUFFIX, members
 
 INDEX_SUFFIX = ".flindex"  # of the sidecar beside a record file; a directory or glob never means one
+
+_NEVER_DATA = (INDEX_SUFFIX, MANIFEST_SUFFIX)
 
 _Path = str | bytes | os.PathLike[str]  # bytes: what a dataset of paths has as its elements
 Files = _Path | Iterable[_Path]
@@ -18,7 +21,8 @@ def resolve(files: Files) -> list[str]:
     """The paths that `files` means, those of one glob or directory sorted.
 
     A directory stands for the files in it, hidden ones and sidecar indexes apart; it is not searched deeper.
-    A path that exists is taken as it is, even if it holds `*`, `?` or `[`.
+    Of files that a manifest tells of, it means the shards in the manifest, whatever others are left of older
+    sets. A path that exists is taken as it is, even if it holds `*`, `?` or `[`.
     """
     if isinstance(files, str | bytes | os.PathLike):
         return _resolve_one(os.fsdecode(files))
@@ -30,23 +34,44 @@ def resolve(files: Files) -> list[str]:
 
 def _resolve_one(path: str) -> list[str]:
     if os.path.isdir(path):
-        found = sorted(
-            entry.path
-            for entry in os.scandir(path)
-            if entry.is_file()
-            and not entry.name.startswith((".", "_"))
-            and not entry.name.endswith(INDEX_SUFFIX)
-        )
+        found = _in_directory(path)
         if not found:
             raise UsageError(f"{path}: the directory holds no files.")
         return found
     if not os.path.exists(path) and glob.has_magic(path):
         matches = glob.glob(path, recursive=True)
-        found = sorted(m for m in matches if not m.endswith(INDEX_SUFFIX) and not os.path.isdir(m))
+        found = sorted(m for m in matches if not m.endswith(_NEVER_DATA) and not os.path.isdir(m))
         if not found:
             raise UsageError(f"{path}: no file matches this pattern.")
         return found
     return [path]
+
+
+def _in_directory(path: str) -> list[str]:
+    """Listed until no set is new: a listing is not of one moment, and may miss a manifest and have its
+    shards."""
+    names = _visible(path)
+    while True:
+        found = members(path, names)
+        again = _visible(path)
+        if found is not None and _manifests(again) == _manifests(names):
+            return found
+        names = again
+
+
+def _manifests(names: list[str]) -> list[str]:
+    return [name for name in names if name.endswith(MANIFEST_SUFFIX)]
+
+
+def _visible(path: str) -> list[str]:
+    with os.scandir(path) as entries:
+        return sorted(
+            entry.name
+            for entry in entries
+            if entry.is_file()
+            and not entry.name.startswith((".", "_"))
+            and not entry.name.endswith(INDEX_SUFFIX)
+        )
 
 
 def compression_name(compression: str | None) -> str:

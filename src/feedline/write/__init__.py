@@ -2,5 +2,6 @@
 
 from feedline.write.append import AppendWriter
 from feedline.write.one_file import TFRecordWriter
+from feedline.write.sharded import Producer, ShardedWriter
 
-__all__ = ["AppendWriter", "TFRecordWriter"]
+__all__ = ["AppendWriter", "Producer", "ShardedWriter", "TFRecordWriter"]

@@ -1,0 +1,231 @@
+"""Files that belong together: the names of shards, and the manifest that says which of them are the set.
+
+    data-00000-of-00016.tfrecord    a shard, with its index data-00000-of-00016.tfrecord.flindex beside it
+    data.manifest.json              which shards there are, and what is in them
+    .data.set-<id>/                 shards of the set <id> that do not yet have their names
+
+A set is there as soon as its manifest is; then its shards get their names. So a shard is looked for first in
+the directory of its set. A manifest comes from a stranger: nothing in it is believed that can be checked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+import numpy as np
+
+from feedline.errors import CorruptRecord, UsageError
+from feedline.records import features as kinds
+from feedline.records.features import STRING, Feature
+
+MANIFEST_SUFFIX = ".manifest.json"
+VERSION: Literal[1] = 1
+
+_MAX_MANIFEST = 1 << 28  # bytes, of about a million shards
+_PATIENCE = 1.0  # seconds for a commit that is giving shards their names
+_MAX_PREFIX = 180  # bytes, so that every name made of it has less than 255
+
+Id: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
+_Size: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+
+
+class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class Shard(_Entry, frozen=True):
+    name: str
+    records: _Size
+    bytes: _Size
+    crc32c: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]  # of the file, compressed or not
+
+
+class Progress(_Entry, frozen=True):
+    """How far a producer got: what it wrote, and the key that it gave with the last of it, as JSON."""
+
+    id: str
+    name: str | None  # None: the process that opened the writer, for itself
+    records: _Size
+    last_key: str = "null"
+
+
+class FeatureText(_Entry, frozen=True, omit_defaults=True):
+    """A feature, as far as a writer knows it: no default values."""
+
+    kind: Literal["FixedLenFeature", "VarLenFeature"]
+    dtype: Literal["int64", "float32", "string"]
+    shape: tuple[_Size, ...] | None = None
+
+
+FeatureTexts: TypeAlias = dict[str, FeatureText | None]
+"""By key; None of a feature that never had values."""
+
+
+class Manifest(_Entry, frozen=True):
+    version: Literal[1]
+    id: Id
+    feedline: str  # the version that wrote it
+    compression: Literal["none", "gzip", "zlib"]
+    shards: tuple[Shard, ...]
+    producers: tuple[Progress, ...]
+    features: FeatureTexts | None  # None when only bytes were written
+
+    def files(self, index_suffix: str) -> set[str]:
+        """The names of all files that belong to the set."""
+        names = {shard.name for shard in self.shards}
+        return names | {name + index_suffix for name in names if self.compression == "none"}
+
+
+class _Versioned(msgspec.Struct):
+    version: int
+
+
+def check_prefix(prefix: Any) -> str:
+    """The prefix, if names can be made of it.
+
+    >>> check_prefix("train")
+    'train'
+    """
+    if not isinstance(prefix, str) or not prefix:
+        raise UsageError(f"prefix={prefix!r}: give the text that the names of the files begin with.")
+    if prefix.startswith((".", "_")):
+        raise UsageError(
+            f"prefix={prefix!r}: files whose names begin with . or _ are passed over by readers."
+        )
+    if "/" in prefix or "\0" in prefix:
+        raise UsageError(
+            f"prefix={prefix!r}: a name of a file cannot hold / or NUL. Give directory= the path."
+        )
+    try:
+        size = len(prefix.encode())
+    except UnicodeEncodeError:
+        raise UsageError(f"prefix={prefix!r}: it cannot be encoded as UTF-8.") from None
+    if size > _MAX_PREFIX:
+        raise UsageError(f"prefix is {size} bytes long, and names of files have room for {_MAX_PREFIX}.")
+    return prefix
+
+
+def shard_name(prefix: str, number: int, count: int) -> str:
+    """
+    >>> shard_name("data", 0, 16)
+    'data-00000-of-00016.tfrecord'
+    """
+    digits = max(5, len(str(count)))  # always the same, so that names sort as numbers do
+    return f"{prefix}-{number:0{digits}}-of-{count:0{digits}}.tfrecord"
+
+
+def is_shard_name(prefix: str, name: str) -> bool:
+    rest = name.removeprefix(prefix)
+    return name != rest and re.fullmatch(r"-\d{5,}-of-\d{5,}\.tfrecord", rest, re.ASCII) is not None
+
+
+def manifest_path(directory: str, prefix: str) -> str:
+    return os.path.join(directory, prefix + MANIFEST_SUFFIX)
+
+
+def set_path(directory: str, prefix: str, id: str) -> str:
+    return os.path.join(directory, f".{prefix}.set-{id}")
+
+
+def hidden_ids(directory: str, prefix: str, role: str) -> list[str]:
+    """Those of the directories `.<prefix>.<role>-<id>` that are there."""
+    begin = f".{prefix}.{role}-"
+    names = (name.removeprefix(begin) for name in os.listdir(directory) if name.startswith(begin))
+    return sorted(name for name in names if re.fullmatch("[0-9a-f]{16}", name))
+
+
+def read_manifest(directory: str, prefix: str) -> Manifest | None:
+    """None when there is none; CorruptRecord when it is not what a writer of feedline leaves."""
+    path = manifest_path(directory, prefix)
+    try:
+        with open(path, "rb") as file:
+            text = file.read(_MAX_MANIFEST + 1)
+    except FileNotFoundError:
+        return None
+    try:
+        if len(text) > _MAX_MANIFEST:
+            raise ValueError(f"it is larger than {_MAX_MANIFEST:,} bytes")
+        version = msgspec.json.decode(text, type=_Versioned).version
+        if version != VERSION:
+            raise ValueError(f"it is of version {version}, and this feedline knows {VERSION}")
+        manifest = msgspec.json.decode(text, type=Manifest)
+        for number, shard in enumerate(manifest.shards):
+            expected = shard_name(prefix, number, len(manifest.shards))
+            if shard.name != expected:
+                raise ValueError(f"shard {number} has the name {shard.name!r}, not {expected!r}")
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+        raise CorruptRecord(
+            f"it is no manifest that can be read: {error}",
+            path=path,
+            remedy="To read files whatever it says, name them with a glob.\n"
+            "To have them read without it, remove it.",
+        ) from None
+    return manifest
+
+
+def members(directory: str, names: list[str]) -> list[str] | None:
+    """The paths that stand for these names of the directory: of what has a manifest, the shards in it.
+
+    None when a writer is giving shards their names just now, and the names must be listed again.
+    """
+    sets = {name.removesuffix(MANIFEST_SUFFIX) for name in names if name.endswith(MANIFEST_SUFFIX)}
+    if not sets:
+        return [os.path.join(directory, name) for name in names]
+    found = [
+        os.path.join(directory, name)
+        for name in names
+        if not name.endswith(MANIFEST_SUFFIX) and not any(is_shard_name(prefix, name) for prefix in sets)
+    ]
+    for prefix in sets:
+        manifest = read_manifest(directory, prefix)
+        if manifest is None:
+            return None
+        found += _shards(directory, prefix, manifest)
+    return sorted(found, key=os.path.basename)
+
+
+def _shards(directory: str, prefix: str, manifest: Manifest) -> list[str]:
+    hidden = set_path(directory, prefix, manifest.id)
+    # Its writer is moving them, which is done in a moment; or it was killed, and they stay until the next.
+    until = time.monotonic() + _PATIENCE
+    while os.path.isdir(hidden) and time.monotonic() < until:
+        time.sleep(0.005)
+    paths = []
+    for shard in manifest.shards:
+        path = os.path.join(hidden, shard.name)
+        paths.append(path if os.path.exists(path) else os.path.join(directory, shard.name))
+    return paths
+
+
+def feature_texts(features: dict[str, Feature | None]) -> FeatureTexts:
+    """
+    >>> feature_texts({"x": kinds.FixedLenFeature([2], "float32")})
+    {'x': FeatureText(kind='FixedLenFeature', dtype='float32', shape=(2,))}
+    """
+    return {key: None if feature is None else _feature_text(feature) for key, feature in features.items()}
+
+
+def _feature_text(feature: Feature) -> FeatureText:
+    dtype: Any = "string" if feature.dtype == STRING else feature.dtype.name
+    if isinstance(feature, kinds.FixedLenFeature):
+        return FeatureText("FixedLenFeature", dtype, feature.shape)
+    return FeatureText("VarLenFeature", dtype)
+
+
+def features_of(texts: FeatureTexts) -> dict[str, Feature | None]:
+    """
+    >>> features_of({"x": FeatureText("VarLenFeature", "string"), "y": None})
+    {'x': VarLenFeature('string'), 'y': None}
+    """
+    return {key: None if text is None else _feature(text) for key, text in texts.items()}
+
+
+def _feature(text: FeatureText) -> Feature:
+    dtype = STRING if text.dtype == "string" else np.dtype(text.dtype)
+    if text.kind == "FixedLenFeature":
+        return kinds.FixedLenFeature(text.shape or (), dtype)
+    return kinds.VarLenFeature(dtype)

@@ -1,0 +1,362 @@
+"""What a producer has written so far, in files of its own that nobody sees before the commit.
+
+    own/                        the producer without a name in the process that opened the writer
+    named-<hash of the name>/   a producer with a name, whichever process it runs in
+    process-<when>-<random>/    the producer without a name in any other process
+
+    producer.json               its name, and the process
+    owner                       locked (flock) by the process in which a producer with a name runs
+    000000.part, 000001.part    plain TFRecords
+    000000.json                 how much of 000000.part is sealed: on the disk, and kept if all goes down
+
+A record is in the kernel when append() returns. A seal comes now and then, because it waits for the disk.
+Parts are kept up to the first that is not sealed to its end: what is kept is always what was written first,
+and the count and the key of the last kept record say where to go on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from errno import EBUSY, ENOENT, ENOTDIR, ESTALE, ETIMEDOUT
+from hashlib import blake2b
+from threading import Lock
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from feedline import _native
+from feedline.errors import UsageError, WriteError
+from feedline.records.indexing import FRAMING
+from feedline.records.new_file import sync_directory
+from feedline.write.keys import key_of, key_text
+
+SEAL_BYTES = 64 << 20
+SEAL_SECONDS = 5.0
+SEAL_SHARE = 0.1  # of the time since the producer began
+LOCK_SECONDS = 30.0  # that a write in another process may take, before the commit gives up
+
+OWN = "own"
+PART, SEAL = ".part", ".json"
+
+
+class Seal(msgspec.Struct, frozen=True):
+    bytes: int
+    records: int
+    last_key: str
+    closed: bool  # no more comes in this part
+
+
+class Kept(NamedTuple):
+    """What counts of a producer that was."""
+
+    parts: int
+    records: int
+    last_key: Any
+
+
+def home_of(staging: str, name: str | None, is_opener: bool) -> str:
+    """Where a producer has its parts; that of an unnamed one in another process is a new place each time."""
+    if name is not None:
+        begin = f"named-{blake2b(name.encode(errors='surrogatepass'), digest_size=16).hexdigest()}"
+    elif is_opener:
+        begin = OWN
+    else:
+        begin = f"process-{time.time_ns():020}-{secrets.token_hex(4)}"
+    return os.path.join(staging, begin)
+
+
+class PartWriter:
+    """A producer in this process. Threads may share it; a forked child begins parts of its own."""
+
+    def __init__(self, staging: str, name: str | None, is_opener: bool, part_bytes: int | None) -> None:
+        self.name = name
+        self._staging = staging
+        self._part_bytes = part_bytes
+        self._begin(is_opener)
+
+    def _begin(self, is_opener: bool) -> None:
+        self._home = home_of(self._staging, self.name, is_opener)
+        self._seals = self.name is not None or is_opener  # others start afresh after a crash
+        self._lock = Lock()
+        self._owner = self._fd = -1
+        self._part: _native.PartFile | None = None
+        self._kept: Kept | None = None  # of earlier parts; None until the first write
+        self._last_key: Any = None
+        self.is_ended = False
+        self._started = self._sealed_at = time.monotonic()
+        self._sealed_bytes = 0
+
+    @property
+    def count(self) -> int:
+        """Records that are written, or before the first write, those that are kept of an earlier run."""
+        with self._lock:
+            if self._kept is None:
+                return read_kept(self._home).records
+            return self._kept.records + (self._part.records if self._part is not None else 0)
+
+    @property
+    def last_key(self) -> Any:
+        with self._lock:
+            return read_kept(self._home).last_key if self._kept is None else self._last_key
+
+    def append(self, record: bytes, key: Any) -> None:
+        self._append(len(record) + FRAMING, key, lambda part: part.append(record))
+
+    def append_many(self, payloads: npt.NDArray[np.uint8], offsets: npt.NDArray[np.uint64], key: Any) -> None:
+        size = int(offsets[-1] - offsets[0]) + FRAMING * (len(offsets) - 1)
+        self._append(size, key, lambda part: part.append_many(payloads, offsets))
+
+    def _append(self, size: int, key: Any, write: Callable[[_native.PartFile], _native.Fault | None]) -> None:
+        with self._lock:
+            try:
+                part = self._ready(size)
+                before, records = self._last_key, part.records
+                self._last_key = key  # first: after the write, an interrupt could keep the key from being set
+                try:
+                    fault = write(part)
+                finally:
+                    if part.records == records:
+                        self._last_key = before
+                if fault is not None:
+                    raise OSError(fault.os_error, fault.what)
+            except OSError as error:
+                raise refused(self._staging, error) from error
+
+    def _ready(self, size: int) -> _native.PartFile:
+        """The part that takes so many bytes. What was written before is sealed when that is due."""
+        part = self._part
+        if part is None or self._is_full(part, size):
+            return self._next_part()
+        if self._seals and self._is_time(part):
+            self._seal(closed=False)
+        return part
+
+    def _is_full(self, part: _native.PartFile, size: int) -> bool:
+        return self._part_bytes is not None and part.size > 0 and part.size + size > self._part_bytes
+
+    def _is_time(self, part: _native.PartFile) -> bool:
+        if part.size - self._sealed_bytes >= SEAL_BYTES:
+            return True
+        now = time.monotonic()
+        return now - self._sealed_at > SEAL_SECONDS + SEAL_SHARE * (now - self._started)
+
+    def _next_part(self) -> _native.PartFile:
+        if self.is_ended:
+            raise OSError(ESTALE, "closed")
+        if self._kept is None:
+            kept = self._settle()
+            self._kept, self._last_key = kept, kept.last_key
+        elif self._part is not None:
+            self._finish_part()
+        path = _part_path(self._home, self._kept.parts)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        self._part = _native.PartFile(self._fd, os.fsencode(path))
+        self._sealed_bytes = 0
+        return self._part
+
+    def _settle(self) -> Kept:
+        """Make the place its own, with what is kept of whoever was there before."""
+        with suppress(FileExistsError):
+            os.mkdir(self._home)
+        if self.name is not None and self._owner < 0:  # else the disk was full at the first attempt
+            self._own()
+        write_file(os.path.join(self._home, "producer.json"), json.dumps([self.name, os.getpid()]).encode())
+        if self._seals:
+            sync_directory(self._staging)
+        return keep_sealed(self._home)
+
+    def _own(self) -> None:
+        owner = os.open(os.path.join(self._home, "owner"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.pwrite(owner, f"{os.getpid():<20}".encode(), 0)
+        except BlockingIOError:
+            who = os.pread(owner, 20, 0).decode().strip()
+            os.close(owner)
+            raise UsageError(
+                f"producer({self.name!r}) is written by process {who}, and a producer is in one process at a "
+                "time.\n  Give each process a name of its own, or close the producer there first."
+            ) from None
+        except BaseException:
+            os.close(owner)
+            raise
+        self._owner = owner
+
+    def _finish_part(self) -> None:
+        assert self._kept is not None
+        assert self._part is not None
+        if self._seals:
+            self._seal(closed=True)
+        kept = Kept(self._kept.parts + 1, self._kept.records + self._part.records, None)
+        fd = self._fd
+        # No call in between, so no interrupt either.
+        self._kept, self._part, self._fd = kept, None, -1
+        os.close(fd)
+
+    def _seal(self, *, closed: bool) -> None:
+        assert self._kept is not None
+        assert self._part is not None
+        with locked(self._fd):
+            os.fsync(self._fd)
+            seal = Seal(self._part.size, self._part.records, key_text(self._last_key), closed)
+            path = os.path.join(self._home, f"{self._kept.parts:06}{SEAL}")
+            write_file(path, msgspec.json.encode(seal), sync=True)
+            sync_directory(self._home)
+        self._sealed_bytes = self._part.size
+        self._sealed_at = time.monotonic()
+
+    def close(self) -> None:
+        """Seal what there is. The producer can be opened again, here or in another process."""
+        with self._lock:
+            try:
+                if self._part is not None:
+                    self._finish_part()
+            except OSError as error:
+                if not is_gone(error):  # what was committed meanwhile needs no seal
+                    raise refused(self._staging, error) from error
+            finally:
+                self._end()
+
+    def drop(self) -> None:
+        """Close it without a seal."""
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        count, self._last_key = self._counted()
+        if self._owner >= 0:
+            fcntl.flock(self._owner, fcntl.LOCK_UN)  # a process that was forked just then may have a copy
+        self._release()
+        self._kept = Kept(0, count, None)
+        self.is_ended = True
+
+    def _counted(self) -> tuple[int, Any]:
+        if self._kept is None:
+            kept = read_kept(self._home)
+            return kept.records, kept.last_key
+        return self._kept.records + (self._part.records if self._part is not None else 0), self._last_key
+
+    def _release(self) -> None:
+        self._part = None
+        for fd in (self._fd, self._owner):
+            if fd >= 0:
+                os.close(fd)
+        self._fd = self._owner = -1
+
+    def leave_to_parent(self) -> None:
+        """In a forked child."""
+        self._release()
+        self._begin(is_opener=False)
+
+    def __del__(self) -> None:
+        if getattr(self, "_owner", -1) >= 0 or getattr(self, "_fd", -1) >= 0:
+            with suppress(OSError):
+                self.close()
+
+
+def read_kept(home: str) -> Kept:
+    """What keep_sealed() would keep."""
+    kept = Kept(0, 0, None)
+    while (seal := _read_seal(home, kept.parts)) is not None:
+        kept = Kept(kept.parts + 1, kept.records + seal.records, key_of(seal.last_key))
+        if not seal.closed:
+            break
+    return kept
+
+
+def keep_sealed(home: str) -> Kept:
+    """Cut off what is not sealed, of a producer that is gone. The parts that stay are closed."""
+    kept = read_kept(home)
+    for number in range(kept.parts):
+        seal = _read_seal(home, number)
+        assert seal is not None
+        with open(_part_path(home, number), "r+b", buffering=0) as file, locked(file.fileno()):
+            file.truncate(seal.bytes)
+        if not seal.closed:
+            closed = msgspec.structs.replace(seal, closed=True)
+            write_file(os.path.join(home, f"{number:06}{SEAL}"), msgspec.json.encode(closed), sync=True)
+    for name in os.listdir(home):
+        if name.endswith((PART, SEAL)) and name[:6].isdecimal() and int(name[:6]) >= kept.parts:
+            os.unlink(os.path.join(home, name))
+    return kept
+
+
+def _read_seal(home: str, number: int) -> Seal | None:
+    """None when there is none, or none that is true."""
+    try:
+        with open(os.path.join(home, f"{number:06}{SEAL}"), "rb") as file:
+            seal = msgspec.json.decode(file.read(), type=Seal)
+        return seal if os.path.getsize(_part_path(home, number)) >= seal.bytes else None
+    except (OSError, ValueError):
+        return None
+
+
+def _part_path(home: str, number: int) -> str:
+    return os.path.join(home, f"{number:06}{PART}")
+
+
+@contextmanager
+def locked(fd: int) -> Iterator[None]:
+    """With the lock that writes into a part take."""
+    until = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise OSError(ETIMEDOUT, f"a process has been writing for {LOCK_SECONDS:.0f} s") from None
+            time.sleep(0.001)
+    try:
+        yield
+    finally:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+def write_file(path: str, data: bytes, *, sync: bool = False) -> None:
+    """All of it at once, for whoever reads."""
+    partial = f"{path}.{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        with open(partial, "wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(partial)
+        raise
+
+
+def is_gone(error: OSError) -> bool:
+    """Was the file or its directory taken away, by the commit or by another run?"""
+    return error.errno in (ESTALE, ENOENT, ENOTDIR)
+
+
+def refused(staging: str, error: OSError) -> WriteError:
+    """What the system refused, and what to do."""
+    if isinstance(error, WriteError):
+        return error
+    directory = os.path.dirname(staging)
+    if is_gone(error):
+        return WriteError(
+            EBUSY,
+            f"{directory}: the set was committed or given up, or its producer was closed, so nothing more "
+            "can be written to it.\n"
+            "  Write everything before the `with` block of the ShardedWriter ends: wait there for the "
+            "threads and processes that write.",
+        )
+    return WriteError(
+        error.errno,
+        f"cannot write in {directory}: {error.strerror}. Nothing of this call was written, and nothing of "
+        "the set is to be seen.\n  To go on later from what is sealed, open the writer with resume=True.",
+    )
