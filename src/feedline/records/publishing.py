@@ -2,7 +2,7 @@
 
 The new shards lie in the hidden directory of their set, on the disk for good. Then the manifest is renamed
 into place: that is the commit. What comes after only gives shards their names and removes those of the old
-set; if it is cut short, the next writer does it again. Only who holds the directory (write/holder) may call
+set; if it is cut short, the next writer does it again. Only who holds the directory (records/holder) may call
 what is here.
 """
 
@@ -14,6 +14,7 @@ from contextlib import suppress
 
 import msgspec
 
+from feedline.errors import UsageError
 from feedline.records.new_file import sync_directory
 from feedline.records.paths import INDEX_SUFFIX
 from feedline.records.shard_files import (
@@ -27,6 +28,18 @@ from feedline.records.shard_files import (
 
 _MANIFEST = "manifest.json"
 _REPLACED = "replaced.json"  # the names of the old set, whose manifest is gone when they are removed
+
+
+def check_strangers(directory: str, prefix: str, committed: Manifest | None) -> None:
+    """UsageError when there are files with the names of shards that no writer of feedline's made."""
+    known = {shard.name for shard in committed.shards} if committed is not None else set()
+    strangers = [n for n in sorted(os.listdir(directory)) if is_shard_name(prefix, n) and n not in known]
+    if strangers:
+        more = f" and {len(strangers) - 1:,} more" if len(strangers) > 1 else ""
+        raise UsageError(
+            f"{directory} holds {strangers[0]}{more}, of which no manifest tells. Together with new shards "
+            "they would be read as one set.\n  Move them away, or write with another prefix=."
+        )
 
 
 def publish(directory: str, prefix: str, manifest: Manifest, replaced: Manifest | None) -> None:

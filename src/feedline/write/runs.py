@@ -2,8 +2,8 @@
 
 `.<prefix>.writing-<id>` is one in which producers write, or did until their writer was killed. To rename it
 takes it away from all who write in it. What is to be removed is renamed first, to `.<prefix>.removed-<id>`:
-half of a run must never be taken for one that can be resumed. Only who holds the directory (write/holder) may
-call what is here.
+half of a run must never be taken for one that can be resumed. Only who holds the directory (records/holder)
+may call what is here.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import secrets
 import shutil
 from contextlib import suppress
 
-from feedline.errors import UsageError
 from feedline.records.new_file import sync_directory
-from feedline.records.shard_files import Manifest, hidden_ids, is_shard_name
+from feedline.records.shard_files import Manifest, hidden_ids
 from feedline.write.parts import keep_sealed
 
 
@@ -78,15 +77,3 @@ def remove(directory: str, prefix: str, id: str) -> None:
 def _remove(path: str) -> None:
     # A producer that has not noticed yet may make a file just now. The next writer removes what is left then.
     shutil.rmtree(path, ignore_errors=True)
-
-
-def check_strangers(directory: str, prefix: str, committed: Manifest | None) -> None:
-    """UsageError when there are files with the names of shards that no writer of feedline's made."""
-    known = {shard.name for shard in committed.shards} if committed is not None else set()
-    strangers = [n for n in sorted(os.listdir(directory)) if is_shard_name(prefix, n) and n not in known]
-    if strangers:
-        more = f" and {len(strangers) - 1:,} more" if len(strangers) > 1 else ""
-        raise UsageError(
-            f"{directory} holds {strangers[0]}{more}, of which no manifest tells. Together with new shards "
-            "they would be read as one set.\n  Move them away, or write with another prefix=."
-        )

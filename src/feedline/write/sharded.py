@@ -23,7 +23,8 @@ import numpy as np
 from feedline.column import Bytes
 from feedline.errors import UsageError, WriteError
 from feedline.graph.arguments import bytes_of
-from feedline.records.publishing import finish, publish, recover
+from feedline.records.holder import Holder
+from feedline.records.publishing import check_strangers, finish, publish, recover
 from feedline.records.shard_files import (
     VERSION,
     Manifest,
@@ -35,7 +36,6 @@ from feedline.records.shard_files import (
 from feedline.write import runs
 from feedline.write.assemble import balanced, limited, producers_in, progress_of, walk, write_shards
 from feedline.write.committed import Committed, CommittedProducer
-from feedline.write.holder import Holder
 from feedline.write.keys import checked_key
 from feedline.write.one_file import written_compression
 from feedline.write.parts import PartWriter
@@ -168,7 +168,7 @@ class ShardedWriter:
         directory, prefix = self._directory, self._prefix
         committed = recover(directory, prefix)
         left = runs.left(directory, prefix, committed)
-        runs.check_strangers(directory, prefix, committed)
+        check_strangers(directory, prefix, committed)
         if self._resume and left:
             path = runs.take_over(directory, prefix, left.pop())
         elif self._resume and committed is not None:
