@@ -11,18 +11,19 @@ from feedline.cli.head import head
 from feedline.cli.inspect import inspect
 from feedline.cli.merge import merge
 from feedline.cli.repair import repair
+from feedline.cli.reshard import reshard
 from feedline.cli.terminal import Commands
 from feedline.cli.verify import verify
 
 app = typer.Typer(
     cls=Commands,
     name="feedline",
-    help="Look into TFRecord files, check, mend and join them.",
+    help="Look into TFRecord files, check, mend, join and divide them.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (inspect, head, count, verify, repair, merge, demo):
+for command in (inspect, head, count, verify, repair, merge, reshard, demo):
     app.command()(command)
 
 

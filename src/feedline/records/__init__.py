@@ -1,4 +1,4 @@
-"""TFRecord bytes <-> records; Example <-> columns; count, index, verify, repair and merge."""
+"""TFRecord bytes <-> records; Example <-> columns; count, index, verify, repair, merge and reshard."""
 
 from feedline.records.blocks import read_blocks
 from feedline.records.check import Finding, Repair, Verification, repair, verify
@@ -7,6 +7,7 @@ from feedline.records.indexing import RecordIndex, index
 from feedline.records.merging import Merge, merge
 from feedline.records.paths import resolve
 from feedline.records.reading import read
+from feedline.records.resharding import Reshard, reshard
 from feedline.records.surveying import infer_features, survey
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Merge",
     "RecordIndex",
     "Repair",
+    "Reshard",
     "Verification",
     "count",
     "index",
@@ -22,6 +24,7 @@ __all__ = [
     "read",
     "read_blocks",
     "repair",
+    "reshard",
     "resolve",
     "survey",
     "verify",
