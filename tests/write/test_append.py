@@ -20,7 +20,7 @@ import pytest
 
 import feedline as fl
 from feedline import AppendWriter, CorruptRecord, SchemaError, UsageError, WriteError, records
-from tests.processes import run_python, start_python
+from tests.processes import comes_true, run_python, start_python
 from tests.records.corrupt import check_located, flip, frame, frames, header
 
 
@@ -159,6 +159,11 @@ def test_a_forked_child_appends_with_the_writer_of_its_parent(path):
     assert sorted(int(row["n"]) for row in rows) == wanted
 
 
+def ended_as(child):
+    pid, status = os.waitpid(child, os.WNOHANG)
+    return [status] if pid else []
+
+
 def test_a_fork_while_threads_write_leaves_the_child_able_to_write(path):
     writer = AppendWriter(path)
     ended = threading.Event()
@@ -174,10 +179,13 @@ def test_a_fork_while_threads_write_leaves_the_child_able_to_write(path):
         for _ in range(20):
             child = os.fork()
             if child == 0:
-                signal.alarm(20)
                 writer.write(b"child")
                 os._exit(0)
-            assert os.waitpid(child, 0)[1] == 0
+            ends = []
+            if not comes_true(lambda child=child, ends=ends: ends.extend(ended_as(child)) or ends, 20):
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+            assert ends == [0]
     finally:
         ended.set()
         for thread in threads:
