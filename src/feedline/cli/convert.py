@@ -1,0 +1,83 @@
+"""feedline convert: npz, csv, parquet, jsonl files or folders of images into TFRecords."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from feedline.cli.terminal import Json, plural, progress, say, show, show_json, size, table_console
+from feedline.convert import INFER_FROM, Conversion, files_of, sources_of
+from feedline.convert import convert as convert_sources
+from feedline.convert.from_images import IMAGES
+from feedline.records.shard_files import read_manifest
+
+
+def convert(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...", help="Files of one format, or a folder of images.", show_default=False
+        ),
+    ],
+    directory: Annotated[str, typer.Argument(metavar="DIRECTORY", help="Where the TFRecord files go.")],
+    shards: Annotated[int | None, typer.Option(min=1, help="How many files there will be.")] = None,
+    prefix: Annotated[str, typer.Option(help="How their names begin.")] = "data",
+    compression: Annotated[str | None, typer.Option(help="GZIP or ZLIB.", show_default="none")] = None,
+    format: Annotated[
+        str | None, typer.Option(help="csv, images, jsonl, npz or parquet.", show_default="by the name")
+    ] = None,
+    infer_from: Annotated[
+        int, typer.Option(min=1, help="From how many rows of csv or jsonl to tell what a column holds.")
+    ] = INFER_FROM,
+    as_json: Json = False,
+) -> None:
+    """Convert npz, csv, parquet or jsonl files, or a folder of images, into TFRecord files.
+
+    Each row becomes a tf.train.Example; its features are inferred, and shown. In a folder of images each
+    folder is a class: the records have "image", "label" and "class", and come in a mixed order. If anything
+    cannot be converted, the message names the place, and nothing is written.
+    """
+    found, paths = sources_of(sources, format)
+    files = [file for path in paths for file in files_of(path)]
+    with progress("converting", files) as report_for:
+        done = convert_sources(
+            found,
+            paths,
+            directory,
+            infer_from=infer_from,
+            progress=report_for(*files),
+            shards=shards,
+            prefix=prefix,
+            compression=compression,
+        )
+    manifest = read_manifest(directory, prefix)
+    assert manifest is not None  # it was written just now
+    written = [os.path.join(directory, shard.name) for shard in manifest.shards]
+    if as_json:
+        show_json(
+            {"directory": directory, "files": written, "records": done.records, "features": _facts(done)}
+        )
+    else:
+        stored = f"{plural(len(written), 'file')}, {size(sum(shard.bytes for shard in manifest.shards))}"
+        show(f"{directory}: {plural(done.records, 'record')} in {stored}")
+        table = Table("feature", "records", "read it as")
+        for key, facts in _facts(done).items():
+            table.add_row(key, f"{facts['records']:,}", facts["read_as"])
+        table_console().print(table)
+    if done.passed_over:
+        say(f"{plural(done.passed_over, 'file')} passed over: no {', '.join(IMAGES)}.")
+
+
+def _facts(done: Conversion) -> dict[str, dict[str, Any]]:
+    return {
+        key: {
+            "kind": seen.kind,
+            "shape": [None] if seen.shape is None else list(seen.shape),
+            "records": seen.records,
+            "read_as": repr(seen.feature()),
+        }
+        for key, seen in done.features.items()
+    }
