@@ -23,6 +23,7 @@ from feedline.records.reading import OnCorrupt, skips
 from feedline.run import LocalServices, Measure
 from feedline.run.cores import usable_cores
 from feedline.structure import flatten
+from feedline.write.saving import save
 
 _PEEKED = 16  # elements that are looked at to tell a spec
 
@@ -642,6 +643,27 @@ class Dataset:
         from feedline.adapt.keras import to_keras
 
         return to_keras(self)
+
+    def save_tfrecords(
+        self,
+        directory: str | os.PathLike[str],
+        shards: int | None = None,
+        workers: int | None = None,
+        deterministic: bool = True,
+    ) -> None:
+        """Write the elements, dicts of features or bytes, to a set of TFRecord files, as ShardedWriter does.
+
+        With `workers`, the functions of all steps run in so many processes. The files are the same whatever
+        their number; so they are with deterministic=False, which allows another order.
+
+        >>> Dataset.range(5).map(lambda n: {"n": n}).save_tfrecords("numbers", shards=2)
+        >>> feedline.records.count("numbers")
+        5
+        """
+        if self.cardinality() == INFINITE:
+            raise UsageError("save_tfrecords: this dataset is infinite. Say how much, with take(count).")
+        with iter(self if workers is None else self.with_options(workers=workers)) as rows:
+            save(iter(rows.take_block, None), directory, shards)
 
     def to_tf(self) -> Any:
         """A tf.data.Dataset of the same elements, with their spec and, if it is known, their number.

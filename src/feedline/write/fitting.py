@@ -39,9 +39,13 @@ class _Sort(NamedTuple):
 
     kind: str | None  # int64, float32 or string; None of an empty list
     shape: tuple[int, ...] | None  # None: another one in each row
+    is_nested: bool = False  # are the entries of a row arrays?
 
     def __str__(self) -> str:
-        shape = "rows of any length" if self.shape is None else f"shape {self.shape}"
+        if self.shape is None:
+            shape = "several shapes" if self.is_nested else "any length"
+        else:
+            shape = f"shape {self.shape}"
         return f"{self.kind or 'no values'} of {shape}" if self.shape != () else f"one {self.kind}"
 
 
@@ -118,7 +122,7 @@ class Fitting:
         if self.features is None:
             with self._lock:
                 if self.features is None:
-                    self.features = {key: _inferred(sort) for key, sort in sorts.items()}
+                    self._infer(sorts)
                     return
         for key, sort in sorts.items():
             feature = self.features.get(key)
@@ -130,6 +134,12 @@ class Fitting:
             for key, feature in self.features.items():
                 if key not in sorts and feature is not None and _is_needed(feature):
                     self._refuse(key, f"is missing, and {self._source} {_told(feature)}")
+
+    def _infer(self, sorts: dict[str, _Sort]) -> None:
+        for key, sort in sorts.items():
+            if sort.shape is None and sort.is_nested:
+                self._refuse(key, f"is {sort} here, and only lists of single values may change")
+        self.features = {key: _inferred(sort) for key, sort in sorts.items()}
 
     def _learn(self, key: str, sort: _Sort) -> None:
         assert self.features is not None
@@ -182,8 +192,12 @@ def _sort_of_rows(column: Any) -> _Sort:
     if isinstance(column, list | tuple):
         return _sort(column[0])
     if isinstance(column, Ragged):
-        inner = _sort_of_rows(column._values)
-        return _Sort(inner.kind, None)
+        entry = _sort_of_rows(column._values)
+        if not entry.shape:
+            return _Sort(entry.kind, None)
+        lengths = np.unique(column.lengths)
+        shape = (int(lengths[0]), *entry.shape) if len(lengths) == 1 else None
+        return _Sort(entry.kind, shape, is_nested=True)
     if isinstance(column, Bytes):
         return _Sort("string", column.shape)
     array = np.asarray(column)
@@ -200,7 +214,7 @@ def _inferred(sort: _Sort) -> Feature | None:
 
 def _fits(sort: _Sort, feature: Feature) -> bool:
     if isinstance(feature, RawFeature | TensorFeature):
-        return sort == ("string", ())
+        return sort[:2] == ("string", ())
     if sort.kind is not None and sort.kind != _kind(feature):
         return False
     if isinstance(feature, FixedLenFeature):
