@@ -34,7 +34,7 @@ demo: .venv/.built
 	@$(BIN)/feedline demo
 
 test: .venv/.built .venv/.test
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 check: .venv/.built .venv/.dev
 	$(BIN)/ruff check .
