@@ -1,18 +1,16 @@
-"""cat, in a process of its own; and sync for the file it made, as feedline does before the file appears."""
+"""cat, in a process of its own."""
 
 from __future__ import annotations
 
 import subprocess
 
-from benchmarks.merge import Joined
+from benchmarks.merge import Subject
 
-ROWS = {"cat": [{"sync": False}], "cat, then sync": [{"sync": True}]}
+ROWS = {"cat": [{}]}
 
 
-def merge(files: tuple[str, ...], sync: bool) -> Joined:
-    joined = Joined()
-    with open(joined.path, "wb") as out:
+def merge(subject: Subject) -> str:
+    files, path = subject
+    with open(path, "wb") as out:
         subprocess.run(["cat", *files], stdout=out, check=True)
-    if sync:
-        subprocess.run(["sync", joined.path], check=True)
-    return joined
+    return path

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import feedline as fl
-from benchmarks.merge import Joined
+from benchmarks.merge import Subject
 
 ROWS = {"feedline": [{}]}
 
 
-def merge(files: tuple[str, ...]) -> Joined:
-    joined = Joined()
-    fl.records.merge(files, joined.path)
-    return joined
+def merge(subject: Subject) -> str:
+    files, path = subject
+    fl.records.merge(files, path)
+    return path
