@@ -215,6 +215,8 @@ def test_a_closed_writer_takes_nothing_more(tmp_path):
     for write in (writer.write, writer.producer("late").write, lambda record: writer.write({"x": 1})):
         with pytest.raises(WriteError, match=r"was committed.*\n.*before the `with` block"):
             write(b"two")
+    with pytest.raises(WriteError, match="was committed"):
+        _ = writer.producer("late").count
     assert list(records.read(tmp_path)) == [b"one"]
     assert writer.count == 1
 

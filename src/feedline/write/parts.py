@@ -98,14 +98,12 @@ class PartWriter:
     def count(self) -> int:
         """Records that are written, or before the first write, those that are kept of an earlier run."""
         with self._lock:
-            if self._kept is None:
-                return read_kept(self._home).records
-            return self._kept.records + (self._part.records if self._part is not None else 0)
+            return self._counted()[0]
 
     @property
     def last_key(self) -> Any:
         with self._lock:
-            return read_kept(self._home).last_key if self._kept is None else self._last_key
+            return self._counted()[1]
 
     def append(self, record: bytes, key: Any) -> None:
         self._append(len(record) + FRAMING, key, lambda part: part.append(record))
@@ -231,7 +229,10 @@ class PartWriter:
             self._end()
 
     def _end(self) -> None:
-        count, self._last_key = self._counted()
+        try:
+            count, self._last_key = self._counted()
+        except WriteError:  # nothing was written, and now nothing can be
+            count, self._last_key = 0, None
         if self._owner >= 0:
             fcntl.flock(self._owner, fcntl.LOCK_UN)  # a process that was forked just then may have a copy
         self._release()
@@ -241,6 +242,8 @@ class PartWriter:
     def _counted(self) -> tuple[int, Any]:
         if self._kept is None:
             kept = read_kept(self._home)
+            if not os.path.isdir(self._staging):  # afterwards, or it could be taken away in between
+                raise refused(self._staging, OSError(ESTALE, "gone"))
             return kept.records, kept.last_key
         return self._kept.records + (self._part.records if self._part is not None else 0), self._last_key
 
