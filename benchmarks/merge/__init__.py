@@ -1,7 +1,7 @@
 """How fast do many files become one, against `cat`?
 
-A rival defines `merge(files, path)`: a new file there that holds the bytes of all; it returns the path. `cat` checks
-nothing; feedline checks every record. All files lie in memory (/dev/shm), so no disk is measured: feedline's file is
+A rival defines `merge(files) -> Written`: a new file that holds the bytes of all. `cat` checks nothing;
+feedline checks every record. All files lie in memory (/dev/shm), so no disk is measured: feedline's file is
 on it when it appears, and that of `cat` at some time later.
 """
 
@@ -14,31 +14,28 @@ import tempfile
 from hashlib import blake2b
 
 from benchmarks.workloads import Workload
+from benchmarks.write_examples import Written
 
 FUNCTION = "merge"
 WORKLOADS = ("img", "tab")
 FILES = 16
 BASES = ("cat",)
 
-Subject = tuple[list[str], str]
 
-
-def prepare(workload: Workload) -> Subject:
+def prepare(workload: Workload) -> list[str]:
     directory = tempfile.mkdtemp(dir="/dev/shm")
     atexit.register(shutil.rmtree, directory)
-    return [shutil.copy(path, directory) for path in workload.files], os.path.join(directory, "merged")
+    return [shutil.copy(path, directory) for path in workload.files]
 
 
-def check(answer: str, workload: Workload) -> None:
+def check(answer: Written, workload: Workload) -> None:
     """The untimed pass: byte for byte the files, one behind the other."""
-    if _digest(answer) != _digest(*workload.files):
-        raise AssertionError(f"{answer} does not hold the bytes of the files")
-    os.unlink(answer)
+    if _digest(answer.path) != _digest(*workload.files):
+        raise AssertionError(f"{answer.path} does not hold the bytes of the files")
 
 
-def consume(answer: str, workload: Workload) -> None:
-    size = os.path.getsize(answer)
-    os.unlink(answer)
+def consume(answer: Written, workload: Workload) -> None:
+    size = os.path.getsize(answer.path)
     if size != workload.bytes:
         raise AssertionError(f"{size} bytes of {workload.bytes}")
 

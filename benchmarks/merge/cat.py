@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 
-from benchmarks.merge import Subject
+from benchmarks.write_examples import Written
 
 ROWS = {"cat": [{}]}
 
 
-def merge(subject: Subject) -> str:
-    files, path = subject
-    with open(path, "wb") as out:
+def merge(files: list[str]) -> Written:
+    written = Written()
+    with open(written.path, "wb") as out:
         subprocess.run(["cat", *files], stdout=out, check=True)
-    return path
+    return written

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import feedline as fl
-from benchmarks.merge import Subject
+from benchmarks.write_examples import Written
 
 ROWS = {"feedline": [{}]}
 
 
-def merge(subject: Subject) -> str:
-    files, path = subject
-    fl.records.merge(files, path)
-    return path
+def merge(files: list[str]) -> Written:
+    written = Written()
+    fl.records.merge(files, written.path)
+    return written

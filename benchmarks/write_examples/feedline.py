@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import feedline as fl
-from benchmarks.write_examples import Subject
+from benchmarks.workloads import Columns
+from benchmarks.write_examples import Written
 
 ROWS = {"feedline_in_bulk": [{"bulk": True}], "feedline": [{"bulk": False}]}
 
 
-def write(subject: Subject, bulk: bool) -> str:
-    with fl.TFRecordWriter(subject.path) as writer:
-        for columns in subject.batches:
+def write(batches: list[Columns], bulk: bool) -> Written:
+    written = Written()
+    with fl.TFRecordWriter(written.path) as writer:
+        for columns in batches:
             if bulk:
                 writer.write_batch(columns)
                 continue
             for row in zip(*columns.values(), strict=True):
                 writer.write(dict(zip(columns, row, strict=True)))
-    return subject.path
+    return written

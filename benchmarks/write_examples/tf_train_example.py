@@ -6,12 +6,14 @@ import tensorflow as tf
 
 from benchmarks.encode.tf_train_example import ROWS as ROWS
 from benchmarks.encode.tf_train_example import encode
-from benchmarks.write_examples import Subject
+from benchmarks.workloads import Columns
+from benchmarks.write_examples import Written
 
 
-def write(subject: Subject, values: str) -> str:
-    with tf.io.TFRecordWriter(subject.path) as writer:
-        for records in encode(subject.batches, values):
+def write(batches: list[Columns], values: str) -> Written:
+    written = Written()
+    with tf.io.TFRecordWriter(written.path) as writer:
+        for records in encode(batches, values):
             for record in records:
                 writer.write(record)
-    return subject.path
+    return written

@@ -5,23 +5,24 @@ from __future__ import annotations
 from threading import Thread
 
 import feedline as fl
-from benchmarks.write_raw import Subject
+from benchmarks.write_examples import Written
 
 ROWS = {"feedline": [{"threads": 1}], "feedline_4_threads": [{"threads": 4}]}
 
 
-def write(subject: Subject, threads: int) -> str:
-    with fl.TFRecordWriter(subject.path) as writer:
+def write(records: list[bytes], threads: int) -> Written:
+    written = Written()
+    size = len(records) // threads
+    with fl.TFRecordWriter(written.path) as writer:
         producers = [
-            Thread(target=_produce, args=(writer, subject.records[number::threads]))
-            for number in range(1, threads)
+            Thread(target=_produce, args=(writer, records[at : at + size]))
+            for at in range(0, len(records), size)
         ]
         for producer in producers:
             producer.start()
-        _produce(writer, subject.records[::threads] if threads > 1 else subject.records)
         for producer in producers:
             producer.join()
-    return subject.path
+    return written
 
 
 def _produce(writer: fl.TFRecordWriter, records: list[bytes]) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from benchmarks.write_raw import Subject
+from benchmarks.write_examples import Written
 
 ROWS = {"tf_record_writer": [{}]}
 
 
-def write(subject: Subject) -> str:
-    with tf.io.TFRecordWriter(subject.path) as writer:
-        for record in subject.records:
+def write(records: list[bytes]) -> Written:
+    written = Written()
+    with tf.io.TFRecordWriter(written.path) as writer:
+        for record in records:
             writer.write(record)
-    return subject.path
+    return written
