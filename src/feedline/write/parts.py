@@ -361,5 +361,6 @@ def refused(staging: str, error: OSError) -> WriteError:
     return WriteError(
         error.errno,
         f"cannot write in {directory}: {error.strerror}. Nothing of this call was written, and nothing of "
-        "the set is to be seen.\n  To go on later from what is sealed, open the writer with resume=True.",
+        "the set is to be seen.\n"
+        "  Free the cause and write it again. A writer with resume=True keeps what it has sealed.",
     )

@@ -304,7 +304,7 @@ class ShardedWriter:
         return WriteError(
             error.errno,
             f"cannot write in {self._directory}: {error.strerror}. Nothing of the set is to be seen.\n"
-            "  When the cause is gone, resume=True goes on with what is sealed.",
+            "  Free the cause and write it again. A writer with resume=True keeps what it has sealed.",
         )
 
     def __enter__(self) -> ShardedWriter:
