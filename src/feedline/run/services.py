@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from threading import Lock
 from typing import Any
@@ -28,6 +29,23 @@ from feedline.run.threads import ThreadTeam
 # A block that a user's function fills is handed on after so long: a slow function should not keep its first
 # results back until a block is full.
 _PATIENCE = 0.005
+
+
+# Functions that were worth being sent elsewhere: the next iteration begins with that.
+_worth: WeakSet[Callable[..., Any]] = WeakSet()
+
+
+def _worthwhile(function: Callable[..., Any], team: Team) -> Team:
+    with suppress(TypeError):  # not all can be remembered
+        _worth.add(function)
+    return team
+
+
+def _is_worth(function: Callable[..., Any]) -> bool:
+    try:
+        return function in _worth
+    except TypeError:
+        return False
 
 
 _NODES_KEPT = 4  # of each step of datasets that functions made
@@ -81,9 +99,10 @@ class LocalServices:
         def make() -> Team:
             return ThreadTeam(job, size) if executor == "thread" else self._processes(job, size)
 
-        if calls == AUTOTUNE:
-            seconds = 0.0 if executor == "thread" or are_idle() else STARTING
-            return Parallel(job.step, Here(job), rows, context, Larger(make, seconds))
+        seconds = 0.0 if executor == "thread" or are_idle() else STARTING
+        if calls == AUTOTUNE and (seconds or not _is_worth(job.function)):
+            larger = Larger(lambda: _worthwhile(job.function, make()), seconds)
+            return Parallel(job.step, Here(job), rows, context, larger)
         return Parallel(job.step, make(), rows, context)
 
     def remote(self, opener: Opener, context: Context, state: State, workers: int) -> Stream:
