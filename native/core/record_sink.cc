@@ -112,24 +112,19 @@ bool RecordSink::try_add(std::span<const uint8_t> payload, Fault& fault) {
 
 Fault RecordSink::add(std::span<const uint8_t> payloads, std::span<const uint64_t> offsets,
                       const Interrupted& interrupted) {
-  if (is_forked()) return forked();
-  for (size_t row = 0; row + 1 < offsets.size();) {
-    size_t size = 0, end = row;
-    while (end + 1 < offsets.size() && (end == row || size < kChunk)) {
-      if (offsets[end + 1] < offsets[end] || offsets[end + 1] > payloads.size()) {
-        return Fault::schema("the offsets of the records fall, or lie beyond their bytes", "");
-      }
-      size += static_cast<size_t>(offsets[end + 1] - offsets[end]) + kFraming;
-      ++end;
+  size_t size = 0;
+  for (size_t row = 0; row + 1 < offsets.size(); ++row) {
+    if (offsets[row + 1] < offsets[row] || offsets[row + 1] > payloads.size()) {
+      return Fault::schema("the offsets of the records fall, or lie beyond their bytes", "");
     }
-    Buffer framed(size);  // outside of the lock, so that several threads do it at the same time
-    uint8_t* out = framed.data();
-    for (; row < end; ++row) {
-      out = write_frame(payloads.subspan(offsets[row], offsets[row + 1] - offsets[row]), out);
-    }
-    if (Fault fault = add_frames(std::move(framed), interrupted)) return fault;
+    size += static_cast<size_t>(offsets[row + 1] - offsets[row]) + kFraming;
   }
-  return {};
+  Buffer frames(size);  // outside of the lock, so that several threads do it at the same time
+  uint8_t* out = frames.data();
+  for (size_t row = 0; row + 1 < offsets.size(); ++row) {
+    out = write_frame(payloads.subspan(offsets[row], offsets[row + 1] - offsets[row]), out);
+  }
+  return add_frames(std::move(frames), interrupted);
 }
 
 Fault RecordSink::add_frames(Buffer&& frames, const Interrupted& interrupted) {
@@ -159,14 +154,14 @@ Fault RecordSink::put(Buffer&& chunk, std::unique_lock<std::mutex>& lock, const 
   waiting_.push_back(std::move(chunk));
   threads_->has_work.notify_one();
   // After, not before: what was given must not be lost by an interrupt.
-  while (waiting_bytes_ > kMostWaiting && !fault_) {
+  while (waiting_bytes_ > kMostWaiting && !fault_ && !is_done_) {
     if (threads_->has_room.wait_for(lock, kPatience) == std::cv_status::no_timeout) continue;
     lock.unlock();
     const bool stop = interrupted && interrupted();
     lock.lock();
     if (stop) return canceled();
   }
-  return fault_;
+  return is_dropped_ ? check() : fault_;  // after close(), what was given is written
 }
 
 Fault RecordSink::start() {
@@ -199,6 +194,7 @@ void RecordSink::work() {
     fault_ = std::move(fault);
   }
   waiting_.clear();
+  waiting_bytes_ = 0;
   is_done_ = true;
   threads_->has_room.notify_all();
 }
@@ -215,6 +211,7 @@ Fault RecordSink::close(const Interrupted& interrupted) {
       if (!fault_) fault_ = finish();
       return fault_;
     }
+    waiting_bytes_ += chunk_.size();
     if (chunk_.size() != 0) waiting_.push_back(std::move(chunk_));
     threads_->has_work.notify_all();
   }

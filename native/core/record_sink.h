@@ -37,7 +37,7 @@ class RecordSink {
   bool try_add(std::span<const uint8_t> payload, Fault& fault);
 
   // Adds record i, which lies between offsets i and i + 1 of the payloads, for all but the last offset.
-  // Records of one call keep their order. A fault may leave the first of them added.
+  // All of them or, with a fault, none, unless it is that of an interrupt.
   Fault add(std::span<const uint8_t> payloads, std::span<const uint64_t> offsets,
             const Interrupted& interrupted);
 

@@ -143,25 +143,83 @@ TEST(nothing_is_added_after_close) {
   CHECK_EQ(file.content().size(), 3 + kFraming);
 }
 
+// A pipe that takes nothing, until it is told to.
+class Stuck {
+ public:
+  Stuck() { CHECK_EQ(::pipe2(ends_, O_CLOEXEC), 0); }
+  ~Stuck() {
+    ::close(ends_[1]);
+    if (reader_.joinable()) reader_.join();
+    ::close(ends_[0]);
+  }
+  int descriptor() const { return ends_[1]; }
+  void read_all() {
+    reader_ = std::thread([this] {
+      Bytes bytes(1 << 16);
+      while (::read(ends_[0], bytes.data(), bytes.size()) > 0) {
+      }
+    });
+  }
+
+ private:
+  int ends_[2];
+  std::thread reader_;
+};
+
 TEST(a_wait_for_room_can_be_interrupted_and_the_rest_dropped) {
-  int ends[2];
-  CHECK_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  RecordSink sink(ends[1], Compression::kNone);
+  Stuck pipe;
+  RecordSink sink(pipe.descriptor(), Compression::kNone);
   int asked = 0;
   Fault fault;
   while (!fault) fault = add(sink, Bytes(1'000'000), [&asked] { return ++asked == 2; });
   CHECK_EQ(fault.os_error, ECANCELED);
   CHECK_EQ(asked, 2);
-  std::thread reader([&ends] {  // so that the write that is going on ends
-    Bytes bytes(1 << 16);
-    while (::read(ends[0], bytes.data(), bytes.size()) > 0) {
-    }
-  });
+  pipe.read_all();  // so that the write that is going on ends
   sink.drop();
   CHECK_EQ(add(sink, Bytes(1)).os_error, EBADF);
-  ::close(ends[1]);
-  reader.join();
-  ::close(ends[0]);
+}
+
+TEST(who_waits_for_room_is_told_when_all_is_dropped) {
+  Stuck pipe;
+  RecordSink sink(pipe.descriptor(), Compression::kNone);
+  std::vector<std::thread> threads;
+  std::atomic<int> refused = 0;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      Fault fault;
+      while (!fault) fault = add(sink, Bytes(4'000'000));
+      refused += fault.os_error == EBADF;
+    });
+  }
+  usleep(100'000);
+  pipe.read_all();
+  sink.drop();
+  for (std::thread& thread : threads) thread.join();
+  CHECK_EQ(refused.load(), 4);
+}
+
+TEST(who_waits_for_room_goes_on_when_all_is_written_meanwhile) {
+  Stuck pipe;
+  RecordSink sink(pipe.descriptor(), Compression::kNone);
+  CHECK(!add(sink, Bytes(10)));
+  std::atomic<bool> asked = false, closed = false;
+  std::thread producer([&] {
+    Fault fault;
+    while (!fault) {
+      fault = add(sink, Bytes(6'000'000), [&] {
+        asked = true;
+        while (!closed) usleep(1000);
+        return false;
+      });
+    }
+    CHECK_EQ(fault.os_error, EBADF);
+  });
+  while (!asked) usleep(1000);
+  CHECK(!add(sink, Bytes(10)));  // so that close() has something to add
+  pipe.read_all();
+  CHECK(!sink.close({}));
+  closed = true;
+  producer.join();
 }
 
 TEST(compressed_files_are_read_back) {

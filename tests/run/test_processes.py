@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 import types
+import warnings
 
 import numpy as np
 import pytest
@@ -317,6 +318,36 @@ def test_autotune_keeps_what_cannot_be_sent():
     with pytest.warns(RuntimeWarning, match="(?s)cannot be sent to a worker.*stays in this process"):
         assert [int(x) for x in ds] == list(range(1000))
     assert ds.stats().rows[-1].workers == 0
+
+
+def test_autotune_is_not_misled_by_one_quick_row():
+    def slow(x):
+        time.sleep(0.002 if x else 0)
+        return x
+
+    ds = Dataset.range(1000).map(slow, AUTOTUNE)
+    assert [int(x) for x in ds] == list(range(1000))
+    assert ds.stats().rows[-1].workers == usable_cores()
+
+
+def test_no_row_is_lost_when_workers_cannot_be_had():
+    lock = threading.Lock()
+
+    def slow(x):
+        with lock:
+            time.sleep(0.001)
+        return x
+
+    rows = iter(Dataset.range(1000).map(slow, AUTOTUNE))
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        while len(found) < 1000:
+            try:
+                found.append(int(next(rows)))
+            except RuntimeWarning:
+                continue
+    assert found == list(range(1000))
 
 
 def test_options_bound_the_number_of_workers():

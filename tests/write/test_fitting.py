@@ -89,6 +89,69 @@ def test_every_row_of_a_list_is_looked_at():
         Fitting().records({"x": [np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((4, 1))]})
 
 
+def test_what_is_refused_tells_nothing_of_the_others():
+    fitting = Fitting()
+    with pytest.raises(UsageError, match="mixes"):
+        fitting.record({"x": [1, "a"]})
+    fitting.record({"x": "a"})
+    fitting = Fitting()
+    fitting.record({"a": [], "b": 1})
+    with pytest.raises(SchemaError):
+        fitting.record({"a": [1], "b": "no"})
+    fitting.record({"a": [1.5], "b": 2})
+
+
+RAGGED = [
+    (fl.FixedLenFeature([3], "int64"), [3, 3], True),
+    (fl.FixedLenFeature([3], "int64"), [3, 2], False),
+    (fl.FixedLenFeature([], "int64"), [1, 1], True),
+    (fl.FixedLenFeature([2, 2], "int64"), [4], True),
+    (fl.FixedLenSequenceFeature([2], "int64", allow_missing=True), [2, 4, 0], True),
+    (fl.FixedLenSequenceFeature([2], "int64", allow_missing=True), [2, 3], False),
+    (fl.VarLenFeature("int64"), [0, 5], True),
+    (fl.RaggedFeature("int64"), [0, 5], True),
+]
+
+
+@pytest.mark.parametrize(("feature", "lengths", "fits"), RAGGED)
+def test_rows_of_a_ragged_fit_as_they_do_alone(feature, lengths, fits):
+    column = fl.Ragged(np.arange(sum(lengths)), np.cumsum([0, *lengths]))
+    for one_by_one in (False, True):
+        fitting = Fitting({"x": feature})
+        try:
+            if one_by_one:
+                for row in column:
+                    fitting.record({"x": row})
+            else:
+                fitting.records({"x": column})
+            found = True
+        except SchemaError:
+            found = False
+        assert found == fits
+
+
+def test_a_ragged_of_several_shapes_is_refused():
+    with pytest.raises(SchemaError, match=r"\(1, 2\) and float32 of shape \(2, 2\)"):
+        Fitting().records({"x": fl.Ragged(np.zeros((3, 2)), [0, 1, 3])})
+
+
+def test_an_array_of_objects_is_what_it_holds():
+    fitting = Fitting()
+    fitting.record({"x": np.array(["a", "b"], object)})
+    for wrong in ({"x": np.array([1, 2], object)}, {"x": [1]}):
+        with pytest.raises(SchemaError, match="'x': it is int64"):
+            fitting.record(wrong)
+    with pytest.raises(SchemaError, match="'x': it is int64"):
+        fitting.records({"x": np.array([[1, 2]], object)})
+
+
+def test_a_ragged_feature_is_found_under_its_value_key():
+    fitting = Fitting({"words": fl.RaggedFeature("int64", value_key="w")})
+    fitting.record({"w": [1, 2]})
+    with pytest.raises(SchemaError, match="'words': it is"):
+        fitting.record({"words": [1, 2]})
+
+
 def test_no_rows_tell_nothing():
     fitting = Fitting()
     fitting.records({"n": np.zeros(0)})

@@ -123,6 +123,67 @@ def test_abort_leaves_nothing_and_ends_the_writer(tmp_path):
             write()
 
 
+def test_threads_may_close_and_abort_at_the_same_time(tmp_path):
+    for number in range(50):
+        writer = TFRecordWriter(tmp_path / f"{number}")
+        writer.write(b"x")
+        errors = []
+
+        def end(writer=writer, errors=errors):
+            try:
+                writer.close()
+            except Exception as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=end) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+    assert len(os.listdir(tmp_path)) == 50
+
+
+def test_an_abort_frees_the_threads_that_wait(tmp_path):
+    record = os.urandom(4_000_000)
+    writer = TFRecordWriter(tmp_path / "a", compression="GZIP")
+    ended = []
+
+    def produce():
+        with suppress(WriteError):
+            while True:
+                writer.write(record)
+        ended.append(1)
+
+    threads = [threading.Thread(target=produce, daemon=True) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    writer.abort()
+    assert comes_true(lambda: len(ended) == 8, 20)
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_interrupt_while_the_block_ends_leaves_nothing(tmp_path):
+    class Interrupted(BaseException):
+        pass
+
+    def interrupt(number, frame):
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with suppress(Interrupted), TFRecordWriter(tmp_path / "a", compression="GZIP") as writer:
+            for _ in range(3):
+                writer.write(os.urandom(8_000_000))
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    writer.close()
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_writer_that_was_never_closed_is_told_of(tmp_path):
     writer = TFRecordWriter(tmp_path / "a")
     writer.write(b"x")

@@ -16,13 +16,15 @@ from hashlib import blake2b
 from types import TracebackType
 from typing import Any
 
-from feedline.errors import WriteError
+from feedline.errors import UsageError, WriteError
 
 
 class NewFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """WriteError when there can be no such file."""
-        self.path = os.fspath(path)
+        self.path = os.fsdecode(path)
+        if not self.path or "\0" in self.path:
+            raise UsageError(f"{self.path!r} cannot be the path of a file.")
         self._there = os.path.realpath(self.path)  # a link is written through, not replaced
         try:
             _check_place(self._there)
@@ -49,10 +51,17 @@ class NewFile:
         try:
             os.fsync(self.fd)
             os.replace(self._partial, self._there)
-            sync_directory(os.path.dirname(self._there))
         except OSError as error:
             raise cannot_write(self.path, error) from error
         self._close()
+        try:
+            sync_directory(os.path.dirname(self._there))
+        except OSError as error:
+            raise WriteError(
+                error.errno,
+                f"{self.path} is complete, but its directory cannot be synced: {error.strerror}.\n"
+                "  If the machine fails now, the file may be gone.",
+            ) from error
 
     def abort(self) -> None:
         """It never was. After commit() nothing is done."""
@@ -117,6 +126,7 @@ def _open_partial(path: str) -> tuple[str, int]:
             if os.fstat(fd).st_nlink:  # else someone took it for one that was left behind
                 return partial, fd
         except BaseException:
+            os.unlink(partial)
             os.close(fd)
             raise
         os.close(fd)

@@ -27,6 +27,7 @@ from feedline.run.clock import SECONDS
 # What it costs to have a row done elsewhere, in seconds, with some to spare: less is done here.
 _SENDING, _SENDING_BYTE = 1e-6, 0.5e-9
 _TRIAL = 0.01  # seconds, after which that is decided: the first few rows mostly cost their beginning
+_LATELY = 2  # tasks, of which the quicker one counts: the first call of a function may take long
 _GAIN = 0.5  # of the time that a larger team saves: two places, say
 _GROWTH = 8  # times the rows of the last task, at most
 _AHEAD = 2  # tasks for each place: the one at work, and the next
@@ -99,7 +100,8 @@ class Parallel:
         self._count = rows.node.cardinality()
         self._tasks_ahead = _AHEAD
         self._spent = 0.0  # seconds
-        self._fastest = inf  # seconds for a row
+        self._lately: deque[float] = deque(maxlen=_LATELY)  # seconds for a row, in the last tasks
+        self._should_grow = False
         self._tasks: deque[_Task] = deque()  # in the order of their rows
         self._ended = False
         self._failed: _Failed | None = None  # a row, after those that were given
@@ -175,6 +177,8 @@ class Parallel:
             raise error
 
     def _send_more(self) -> None:
+        if self._larger is not None and self._should_grow:
+            self._grow(self._larger)
         for at, task in enumerate(self._tasks):
             if task.ticket is None:
                 if at and not self._has_room():
@@ -238,20 +242,21 @@ class Parallel:
         if outcome.block is not None:
             of_result = outcome.block.nbytes // rows
         self._row_bytes, row_bytes = of_row + of_result, max(of_row, of_result)
-        self._fastest = min(self._fastest, seconds / rows)
+        self._lately.append(seconds / rows)
         self._spent += seconds
-        if self._larger is not None and self._pays(self._larger, task.number + rows, row_bytes):
-            self._grow(self._larger)
+        if self._larger is not None:
+            self._should_grow = self._pays(self._larger, task.number + rows, row_bytes)
         wanted = round(SECONDS * rows / max(seconds, 1e-9))
         self._size = max(1, min(wanted, self._size * _GROWTH, self._context.rows_of(row_bytes)))
 
     def _pays(self, larger: Larger, passed: int, row_bytes: int) -> bool:
-        if self._spent < _TRIAL or self._fastest < _SENDING + row_bytes * _SENDING_BYTE:
+        of_row = min(self._lately)
+        if self._spent < _TRIAL or of_row < _SENDING + row_bytes * _SENDING_BYTE:
             return False
         if self._count == UNKNOWN:
             left = self._spent  # as much is expected as there was
         else:
-            left = inf if self._count == INFINITE else (self._count - passed) * self._fastest
+            left = inf if self._count == INFINITE else (self._count - passed) * of_row
         return _GAIN * left > larger.seconds
 
     def _grow(self, larger: Larger) -> None:

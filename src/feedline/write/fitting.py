@@ -1,7 +1,8 @@
 """Does an example fit those before it? It is asked before any of it is written.
 
 The features are given, or those of the first example: numbers and strings stay single ones, lists and
-arrays of one dimension may change their length, arrays of more dimensions keep their shape.
+arrays of one dimension may change their length, arrays of more dimensions keep their shape. It makes no
+difference whether examples come one by one or as rows of columns.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from feedline.records.features import (
     Feature,
     FixedLenFeature,
     FixedLenSequenceFeature,
+    RaggedFeature,
     RawFeature,
     SequenceFeatures,
     TensorFeature,
@@ -38,15 +40,10 @@ class _Sort(NamedTuple):
     """What a value is, as far as a feature cares."""
 
     kind: str | None  # int64, float32 or string; None of an empty list
-    shape: tuple[int, ...] | None  # None: another one in each row
-    is_nested: bool = False  # are the entries of a row arrays?
+    shape: tuple[int, ...]
 
     def __str__(self) -> str:
-        if self.shape is None:
-            shape = "several shapes" if self.is_nested else "any length"
-        else:
-            shape = f"shape {self.shape}"
-        return f"{self.kind or 'no values'} of {shape}" if self.shape != () else f"one {self.kind}"
+        return f"{self.kind or 'no values'} of shape {self.shape}" if self.shape else f"one {self.kind}"
 
 
 class Fitting:
@@ -63,7 +60,7 @@ class Fitting:
                     "features: writers make tf.train.Example of dicts, and SequenceFeatures is of others.\n"
                     "  Serialize SequenceExamples yourself, and write their bytes."
                 )
-            self.features = dict(given)
+            self.features = {_key_in_record(key, feature): feature for key, feature in given.items()}
 
     def record(self, example: Mapping[str, Any] | bytes) -> bytes:
         """The example as bytes; bytes are taken as they are."""
@@ -75,10 +72,11 @@ class Fitting:
             raise UsageError(
                 f"write: give a dict of features, or the bytes of a record, not {type(example).__name__}."
             )
+        record = encode(example)  # first: what cannot be encoded tells nothing of the others
         if not self._is_known(example):
-            self._check({key: _sort(value) for key, value in example.items() if value is not None})
+            self._check({key: [_sort(value)] for key, value in example.items() if value is not None})
             self._remember(example)
-        return encode(example)
+        return record
 
     def _is_known(self, example: Mapping[str, Any]) -> bool:
         """Is it, by a glance, like one that fitted? To look closer takes longer than to encode it."""
@@ -112,40 +110,46 @@ class Fitting:
 
     def encoder(self, columns: Mapping[str, Any]) -> _native.ExampleEncoder:
         """What encodes the rows of the columns, which fit."""
-        encoder = encoder_of(columns)
+        encoder = encoder_of(columns)  # which checks that the rows of a list are alike
         given = {key: column for key, column in columns.items() if column is not None}
         if len(next(iter(given.values()))):
-            self._check({key: _sort_of_rows(column) for key, column in given.items()})
+            self._check({key: _sorts_of_rows(column) for key, column in given.items()})
         return encoder
 
-    def _check(self, sorts: dict[str, _Sort]) -> None:
-        if self.features is None:
-            with self._lock:
-                if self.features is None:
-                    self._infer(sorts)
-                    return
-        for key, sort in sorts.items():
-            feature = self.features.get(key)
-            if feature is None:
-                self._learn(key, sort)
-            elif not _fits(sort, feature):
-                self._refuse(key, f"is {sort} here, and {self._source} {_told(feature)}")
-        if len(sorts) < len(self.features):
-            for key, feature in self.features.items():
-                if key not in sorts and feature is not None and _is_needed(feature):
-                    self._refuse(key, f"is missing, and {self._source} {_told(feature)}")
+    def _check(self, found: dict[str, list[_Sort]]) -> None:
+        """Of each key all sorts of values. What is learned of them is kept only if all fit."""
+        with self._lock:
+            features = self.features
+            if features is None:
+                self.features = {key: self._inferred(key, sorts) for key, sorts in found.items()}
+                return
+            learned = {}
+            for key, sorts in found.items():
+                feature = features.get(key)
+                if feature is not None:
+                    for sort in sorts:
+                        if not _fits(sort, feature):
+                            self._refuse(key, f"is {sort} here, and {self._source} {_told(feature)}")
+                elif key in features:
+                    learned[key] = self._inferred(key, sorts)
+                else:
+                    self._refuse(key, f"is {sorts[0]}, and {self._source} nothing of that name")
+            if len(found) < len(features):
+                for key, feature in features.items():
+                    if key not in found and feature is not None and _is_needed(feature):
+                        self._refuse(key, f"is missing, and {self._source} {_told(feature)}")
+            features.update(learned)
 
-    def _infer(self, sorts: dict[str, _Sort]) -> None:
-        for key, sort in sorts.items():
-            if sort.shape is None and sort.is_nested:
-                self._refuse(key, f"is {sort} here, and only lists of single values may change")
-        self.features = {key: _inferred(sort) for key, sort in sorts.items()}
-
-    def _learn(self, key: str, sort: _Sort) -> None:
-        assert self.features is not None
-        if key not in self.features:
-            self._refuse(key, f"is {sort}, and {self._source} nothing of that name")
-        self.features[key] = _inferred(sort)
+    def _inferred(self, key: str, sorts: list[_Sort]) -> Feature | None:
+        kind, shape = sorts[0]
+        if kind is None:
+            return None
+        if len(shape) == 1:
+            return VarLenFeature(kind)
+        if len(sorts) > 1:
+            told = " and ".join(map(str, sorts[:2]))
+            self._refuse(key, f"is {told} here, and only lists of single values may change their length")
+        return FixedLenFeature(shape, kind)
 
     @property
     def _source(self) -> str:
@@ -162,17 +166,21 @@ class Fitting:
         )
 
 
+def _key_in_record(key: str, feature: Feature) -> str:
+    return feature.value_key or key if isinstance(feature, RaggedFeature) else key
+
+
 def _glance(value: Any) -> tuple[Any, ...]:
-    """What tells quickly that a value is like another; of a list, nothing does."""
+    """What tells quickly that a value is like another; of a list or an array of objects, nothing does."""
     kind = type(value)
     if kind is np.ndarray:
-        return value.dtype, value.shape
+        return _UNKNOWN if value.dtype.hasobject else (value.dtype, value.shape)
     return (kind,) if kind in _SINGLE else _UNKNOWN
 
 
 def _sort(value: Any) -> _Sort:
     if isinstance(value, np.ndarray | np.generic):
-        return _Sort(kind_of(value.dtype), value.shape)
+        return _Sort(_kind_of(value), value.shape)
     if isinstance(value, bytes | str | bytearray | memoryview):
         return _Sort("string", ())
     if isinstance(value, int):
@@ -183,48 +191,42 @@ def _sort(value: Any) -> _Sort:
         if not value:
             return _Sort(None, (0,))
         inner = _sort(value[0])
-        return _Sort(inner.kind, None if inner.shape is None else (len(value), *inner.shape))
-    array = np.asarray(value)
-    return _Sort(kind_of(array.dtype), array.shape)
+        return _Sort(inner.kind, (len(value), *inner.shape))
+    return _sort(np.asarray(value))
 
 
-def _sort_of_rows(column: Any) -> _Sort:
+def _kind_of(array: Any) -> str | None:
+    if not array.dtype.hasobject:
+        return kind_of(array.dtype)
+    return _sort(array.flat[0]).kind if array.size else None
+
+
+def _sorts_of_rows(column: Any) -> list[_Sort]:
+    """All that differ, which only those of a Ragged do."""
     if isinstance(column, list | tuple):
-        return _sort(column[0])
+        return [_sort(column[0])]
     if isinstance(column, Ragged):
-        entry = _sort_of_rows(column._values)
-        if not entry.shape:
-            return _Sort(entry.kind, None)
-        lengths = np.unique(column.lengths)
-        shape = (int(lengths[0]), *entry.shape) if len(lengths) == 1 else None
-        return _Sort(entry.kind, shape, is_nested=True)
+        (entry,) = _sorts_of_rows(column._values)
+        return [_Sort(entry.kind, (int(length), *entry.shape)) for length in np.unique(column.lengths)]
     if isinstance(column, Bytes):
-        return _Sort("string", column.shape)
+        return [_Sort("string", column.shape)]
     array = np.asarray(column)
-    return _Sort(kind_of(array.dtype), array.shape[1:])
-
-
-def _inferred(sort: _Sort) -> Feature | None:
-    if sort.kind is None:
-        return None
-    if sort.shape is None or len(sort.shape) == 1:
-        return VarLenFeature(sort.kind)
-    return FixedLenFeature(sort.shape, sort.kind)
+    return [_Sort(_kind_of(array), array.shape[1:])]
 
 
 def _fits(sort: _Sort, feature: Feature) -> bool:
     if isinstance(feature, RawFeature | TensorFeature):
-        return sort[:2] == ("string", ())
+        return sort == ("string", ())
     if sort.kind is not None and sort.kind != _kind(feature):
         return False
     if isinstance(feature, FixedLenFeature):
         # The reader gives flat values their shape.
-        if sort.shape is None or 1 not in (len(sort.shape), len(feature.shape)):
+        if 1 not in (len(sort.shape), len(feature.shape)):
             return sort.shape == feature.shape
         return math.prod(sort.shape) == math.prod(feature.shape)
     if isinstance(feature, FixedLenSequenceFeature):
-        return sort.shape is None or not math.prod(sort.shape) % max(1, math.prod(feature.shape))
-    return sort.shape != () or isinstance(feature, VarLenFeature)
+        return not math.prod(sort.shape) % max(1, math.prod(feature.shape))
+    return True
 
 
 def _kind(feature: Feature) -> str:
@@ -234,6 +236,8 @@ def _kind(feature: Feature) -> str:
 def _is_needed(feature: Feature) -> bool:
     if isinstance(feature, FixedLenFeature):
         return feature.default_value is None
+    if isinstance(feature, FixedLenSequenceFeature):
+        return not feature.allow_missing
     return isinstance(feature, RawFeature | TensorFeature)
 
 

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from errno import EBADF
+from threading import RLock
 from types import TracebackType
 from typing import Any
 
@@ -44,6 +45,7 @@ class TFRecordWriter:
         self._file = NewFile(path)
         self._sink = _native.RecordSink(self._file.fd, kind)
         self._add = self._sink.add
+        self._ending = RLock()  # a signal's handler may abort while its thread closes
         self._is_open = True
 
     def write(self, example: Mapping[str, Any] | bytes) -> None:
@@ -66,22 +68,24 @@ class TFRecordWriter:
 
     def close(self) -> None:
         """All is on the disk, and the file has its name. Called again, nothing happens."""
-        if not self._is_open:
-            return
-        fault = self._sink.close()
-        if fault is not None:
-            self.abort()
-            raise self._refused(fault)
-        try:
-            self._file.commit()
-        finally:
-            self.abort()
+        with self._ending:
+            if not self._is_open:
+                return
+            fault = self._sink.close()
+            if fault is not None:
+                self.abort()
+                raise self._refused(fault)
+            try:
+                self._file.commit()
+            finally:
+                self.abort()
 
     def abort(self) -> None:
-        """There was never such a file."""
-        self._is_open = False
-        self._sink.drop()  # before its descriptor becomes another file's
-        self._file.abort()
+        """There was never such a file. After close() nothing is done."""
+        with self._ending:
+            self._sink.drop()  # before its descriptor becomes another file's
+            self._file.abort()
+            self._is_open = False
 
     def _refused(self, fault: _native.Fault) -> WriteError:
         remedy = (
@@ -97,9 +101,10 @@ class TFRecordWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self.close()
-        else:
+        try:
+            if kind is None:
+                self.close()
+        finally:
             self.abort()
 
     def __reduce__(self) -> Any:
