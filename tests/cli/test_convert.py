@@ -605,7 +605,7 @@ def test_a_conversion_that_is_interrupted_leaves_nothing(source, out):
     command = [sys.executable, "-m", "feedline.cli", "convert", str(path), str(out)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         until = time.monotonic() + 60
-        while not out.exists() and time.monotonic() < until:
+        while not list(out.glob(".data.writing-*/*/*.part")) and time.monotonic() < until:
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         printed = process.communicate(timeout=60)

@@ -29,7 +29,11 @@ def path_of(directory: str, prefix: str, id: str) -> str:
 def begin(directory: str, prefix: str) -> str:
     path = path_of(directory, prefix, new_id())
     os.mkdir(path)
-    sync_directory(directory)
+    try:
+        sync_directory(directory)
+    except BaseException:  # Ctrl-C, say: it takes a while
+        os.rmdir(path)
+        raise
     return path
 
 
