@@ -17,17 +17,7 @@ import pytest
 from feedline import AppendWriter, CorruptRecord, TFRecordWriter, UsageError, WriteError, records
 from feedline.records import merge
 from tests.processes import run_python, start_python
-from tests.records.corrupt import check_located, flip, frame, frames
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write(name, payloads, pack=bytes):
-        path = tmp_path / name
-        path.write_bytes(pack(frames(payloads)))
-        return path
-
-    return write
+from tests.records.corrupt import check_located, flip, frame
 
 
 def test_plain_files_are_joined_in_the_order_given(write, tmp_path):

@@ -20,16 +20,6 @@ from tests.processes import run_python, start_python
 from tests.records.corrupt import check_located, flip, frame, frames
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(name, payloads, pack=bytes):
-        path = tmp_path / name
-        path.write_bytes(pack(frames(payloads)))
-        return path
-
-    return write
-
-
 def payloads(count):
     return [b"%d " % n + b"x" * (n * 7919 % 3000) for n in range(count)]
 

@@ -149,9 +149,11 @@ def _save(path: str, identity: list[int], offsets: Offsets) -> None:
 
 
 def write_index(path: str, offsets: Offsets) -> None:
-    """The sidecar of a new file, where each of its records begins and the last one ends; OSError if it cannot
-    be."""
+    """The sidecar of a new file, on the disk: where each of its records begins and the last one ends. OSError
+    if it cannot be."""
     _write(path + INDEX_SUFFIX, _identity(path), offsets)
+    with open(path + INDEX_SUFFIX, "rb") as index:
+        os.fsync(index.fileno())
 
 
 def _write(path: str, identity: list[int], offsets: Offsets) -> None:

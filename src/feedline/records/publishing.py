@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 
 import msgspec
 
-from feedline.errors import UsageError
+from feedline.errors import UsageError, WriteError
 from feedline.records.new_file import sync_directory
 from feedline.records.paths import INDEX_SUFFIX
 from feedline.records.shard_files import (
@@ -40,6 +41,31 @@ def check_strangers(directory: str, prefix: str, committed: Manifest | None) -> 
             f"{directory} holds {strangers[0]}{more}, of which no manifest tells. Together with new shards "
             "they would be read as one set.\n  Move them away, or write with another prefix=."
         )
+
+
+def commit(
+    directory: str, prefix: str, id: str, replaced: Manifest | None, make: Callable[[str], Manifest]
+) -> None:
+    """Put the set `id` in the place of the old one: `make` writes its shards into a directory, and tells of
+    them. If that fails, nothing of it stays."""
+    place = set_path(directory, prefix, id)
+    try:
+        os.mkdir(place)
+        manifest = make(place)
+        publish(directory, prefix, manifest, replaced)
+    except BaseException:
+        if getattr(read_manifest(directory, prefix), "id", None) != id:
+            shutil.rmtree(place, ignore_errors=True)
+        raise
+    try:
+        finish(directory, prefix, manifest)
+    except OSError as error:
+        raise WriteError(
+            error.errno,
+            f"{directory}: the set is committed, but not all files have their names: {error.strerror}. "
+            "feedline reads it all the same.\n"
+            "  When the cause is gone, the next who writes here gives them their names.",
+        ) from error
 
 
 def publish(directory: str, prefix: str, manifest: Manifest, replaced: Manifest | None) -> None:

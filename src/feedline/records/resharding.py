@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -22,20 +21,17 @@ from feedline.records.counting import count
 from feedline.records.faults import to_error
 from feedline.records.holder import Holder
 from feedline.records.indexing import FRAMING, write_index
-from feedline.records.paths import INDEX_SUFFIX, Files, resolve
-from feedline.records.publishing import check_strangers, finish, publish, recover
+from feedline.records.paths import Files, resolve
+from feedline.records.publishing import check_strangers, commit, recover
 from feedline.records.reading import Progress, batches
 from feedline.records.shard_files import (
     VERSION,
     Manifest,
     Shard,
     check_prefix,
-    read_manifest,
-    set_path,
+    check_shards,
     shard_name,
 )
-
-_MOST_SHARDS = 100_000
 
 
 @dataclass(frozen=True)
@@ -70,12 +66,7 @@ def reshard(
     >>> [feedline.records.count(path) for path in feedline.records.resolve("parts")]
     [3, 3, 2, 2]
     """
-    if (
-        isinstance(shards, bool)
-        or not isinstance(shards, int | np.integer)
-        or not 1 <= shards <= _MOST_SHARDS
-    ):
-        raise UsageError(f"reshard(shards={shards!r}): give a number between 1 and {_MOST_SHARDS:,}.")
+    shards = check_shards("reshard", shards)
     files = files if isinstance(files, str | bytes | os.PathLike) else list(files)
     paths, directory = resolve(files), os.path.abspath(os.fsdecode(directory))
     check_prefix(prefix)
@@ -92,7 +83,7 @@ def reshard(
             paths = resolve(files)  # shards of a set that was not quite in place have other names now
             check_strangers(directory, prefix, replaced)
             _refuse_to_overwrite(directory, prefix, replaced, paths)
-            _commit(directory, prefix, replaced, _Records(paths, report), total, int(shards))
+            _divide(directory, prefix, replaced, _Records(paths, report), total, shards)
         finally:
             holder.release()
     except OSError as error:
@@ -103,7 +94,7 @@ def reshard(
             f"cannot write in {directory}: {error.strerror}. Nothing of the set is to be seen.\n"
             "  Free the cause and try again.",
         ) from error
-    return Reshard(directory, len(paths), int(shards), total)
+    return Reshard(directory, len(paths), shards, total)
 
 
 def _refuse_to_overwrite(directory: str, prefix: str, old: Manifest | None, paths: list[str]) -> None:
@@ -118,22 +109,21 @@ def _refuse_to_overwrite(directory: str, prefix: str, old: Manifest | None, path
             )
 
 
-def _commit(
+def _divide(
     directory: str, prefix: str, replaced: Manifest | None, records: _Records, total: int, count: int
 ) -> None:
     from importlib.metadata import version
 
     id = secrets.token_hex(8)
-    place = set_path(directory, prefix, id)
-    try:
-        os.mkdir(place)
+
+    def make(place: str) -> Manifest:
         each, more = divmod(total, count)
         shards = tuple(
             _write_shard(place, shard_name(prefix, number, count), records, each + (number < more))
             for number in range(count)
         )
         records.check_done()
-        manifest = Manifest(
+        return Manifest(
             version=VERSION,
             id=id,
             feedline=version("feedline"),
@@ -142,20 +132,8 @@ def _commit(
             producers=() if replaced is None else replaced.producers,
             features=None if replaced is None else replaced.features,
         )
-        publish(directory, prefix, manifest, replaced)
-    except BaseException:
-        if getattr(read_manifest(directory, prefix), "id", None) != id:
-            shutil.rmtree(place, ignore_errors=True)
-        raise
-    try:
-        finish(directory, prefix, manifest)
-    except OSError as error:
-        raise WriteError(
-            error.errno,
-            f"{directory}: the set is committed, but not all files have their names: {error.strerror}. "
-            "feedline reads it all the same.\n"
-            "  When the cause is gone, the next who writes here gives them their names.",
-        ) from error
+
+    commit(directory, prefix, id, replaced, make)
 
 
 def _write_shard(place: str, name: str, records: _Records, count: int) -> Shard:
@@ -172,8 +150,6 @@ def _write_shard(place: str, name: str, records: _Records, count: int) -> Shard:
         os.fsync(file.fileno())
     offsets = np.concatenate(ends)
     write_index(path, offsets)
-    with open(path + INDEX_SUFFIX, "rb") as index:
-        os.fsync(index.fileno())
     return Shard(name, count, int(offsets[-1]), checksum)
 
 

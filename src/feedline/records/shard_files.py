@@ -26,6 +26,7 @@ MANIFEST_SUFFIX = ".manifest.json"
 VERSION: Literal[1] = 1
 
 _MAX_MANIFEST = 1 << 28  # bytes, of about a million shards
+_MOST_SHARDS = 1_000_000
 _PATIENCE = 1.0  # seconds for a commit that is giving shards their names
 _MAX_PREFIX = 180  # bytes, so that every name made of it has less than 255
 
@@ -107,6 +108,14 @@ def check_prefix(prefix: Any) -> str:
     if size > _MAX_PREFIX:
         raise UsageError(f"prefix is {size} bytes long, and names of files have room for {_MAX_PREFIX}.")
     return prefix
+
+
+def check_shards(step: str, shards: Any) -> int:
+    """How many there are to be, if there can be so many."""
+    is_number = isinstance(shards, int | np.integer) and not isinstance(shards, bool)
+    if not is_number or not 1 <= shards <= _MOST_SHARDS:
+        raise UsageError(f"{step}(shards={shards!r}): give a number between 1 and {_MOST_SHARDS:,}.")
+    return int(shards)
 
 
 def shard_name(prefix: str, number: int, count: int) -> str:

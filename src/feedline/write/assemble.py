@@ -23,7 +23,6 @@ from feedline import _native
 from feedline.errors import CorruptRecord, WriteError
 from feedline.records.faults import to_error
 from feedline.records.indexing import FRAMING, Offsets, write_index
-from feedline.records.paths import INDEX_SUFFIX
 from feedline.records.reading import batches
 from feedline.records.shard_files import Progress, Shard, shard_name
 from feedline.write.keys import key_text
@@ -191,8 +190,6 @@ def write_shards(
         size, checksum = _write_shard(path, stretches, compression, stop)
         if compression == "none":
             write_index(path, _offsets(stretches))
-            with open(path + INDEX_SUFFIX, "rb") as index:
-                os.fsync(index.fileno())
         return Shard(name, sum(stretch.end - stretch.first for stretch in stretches), size, checksum)
 
     return tuple(in_threads(write, range(len(shards)), stop))

@@ -10,7 +10,6 @@ records/publishing    the commit
 from __future__ import annotations
 
 import os
-import shutil
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,20 +17,18 @@ from threading import Event
 from types import TracebackType
 from typing import Any, Literal, cast
 
-import numpy as np
-
 from feedline.column import Bytes
 from feedline.errors import UsageError, WriteError
 from feedline.graph.arguments import bytes_of
 from feedline.records.holder import Holder
-from feedline.records.publishing import check_strangers, finish, publish, recover
+from feedline.records.publishing import check_strangers, commit, recover
 from feedline.records.shard_files import (
     VERSION,
     Manifest,
     check_prefix,
+    check_shards,
     feature_texts,
     read_manifest,
-    set_path,
 )
 from feedline.write import runs
 from feedline.write.assemble import balanced, limited, producers_in, progress_of, walk, write_shards
@@ -43,7 +40,6 @@ from feedline.write.staging import Staging, join, read_features
 
 _Compression = Literal["none", "gzip", "zlib"]
 _SHARD_BYTES = 256_000_000  # of a shard, if nothing else is said
-_MOST_SHARDS = 1_000_000
 
 
 class Producer:
@@ -256,24 +252,8 @@ class ShardedWriter:
         staging.close()
         id = runs.new_id()
         path = runs.fence(self._directory, self._prefix, staging.id, id)
-        place = set_path(self._directory, self._prefix, id)
-        try:
-            os.mkdir(place)
-            manifest = self._assemble(path, place, id)
-            publish(self._directory, self._prefix, manifest, self._committed())
-        except BaseException:
-            if getattr(self._committed(), "id", None) != id:
-                shutil.rmtree(place, ignore_errors=True)
-            raise
-        try:
-            finish(self._directory, self._prefix, manifest)
-        except OSError as error:
-            raise WriteError(
-                error.errno,
-                f"{self._directory}: the set is committed, but not all files have their names: "
-                f"{error.strerror}. feedline reads it all the same.\n"
-                "  When the cause is gone, the next ShardedWriter here gives them their names.",
-            ) from error
+        replaced = read_manifest(self._directory, self._prefix)
+        commit(self._directory, self._prefix, id, replaced, lambda place: self._assemble(path, place, id))
         runs.remove(self._directory, self._prefix, id)
 
     def _assemble(self, path: str, place: str, id: str) -> Manifest:
@@ -296,9 +276,6 @@ class ShardedWriter:
             ),
             features=None if features is None else feature_texts(features),
         )
-
-    def _committed(self) -> Manifest | None:
-        return read_manifest(self._directory, self._prefix)
 
     def _refused(self, error: OSError) -> WriteError:
         return WriteError(
@@ -353,10 +330,4 @@ def _divided(shards: Any, max_shard_bytes: Any) -> tuple[int, int | None]:
             f"ShardedWriter(shards={shards!r}, max_shard_bytes={max_shard_bytes!r}): the number of shards "
             "follows from their size, or their size from the number. Give one of them."
         )
-    if (
-        isinstance(shards, bool)
-        or not isinstance(shards, int | np.integer)
-        or not 1 <= shards <= _MOST_SHARDS
-    ):
-        raise UsageError(f"ShardedWriter(shards={shards!r}): give a number between 1 and {_MOST_SHARDS:,}.")
-    return int(shards), None
+    return check_shards("ShardedWriter", shards), None
