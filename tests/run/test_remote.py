@@ -212,10 +212,15 @@ def test_a_function_that_takes_no_shard_is_refused_at_once():
 
 
 def test_stats_tell_of_the_processes_of_a_generator():
-    ds = Dataset.from_generator(numbers, (20,), workers=2)
+    def slow(shard):
+        for number in range(3):
+            time.sleep(0.2)
+            yield number
+
+    ds = Dataset.from_generator(slow, workers=2)
     list(ds)
     stats = ds.stats()
-    names = ["from_generator(numbers)", "2 x from_generator(numbers, workers=2)"]
+    names = ["from_generator(slow)", "2 x from_generator(slow, workers=2)"]
     assert [row.step for row in stats.rows] == names
     assert [row.workers for row in stats.rows] == [0, 2]
     assert stats.bottleneck is stats.rows[1]
