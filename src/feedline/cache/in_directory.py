@@ -1,0 +1,291 @@
+"""Entries in a directory, for runs on one host, or on hosts that share a file system with locks.
+
+    <location>/<key>/lock           locked by all that have the entry open, or alone by one that removes it
+                     items/<name>   linked to its name when it is complete
+                     partial/...    until then
+                     claims/<name>  locked by its holder (records/lock_file), touched while that is alive
+                     users/<token>  locked by one that has the entry open
+                     used           its time: when the entry was opened last; its size: the hits
+
+An item is not synced to the disk: what a loss of power damages, is found by its checksum and made again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from errno import EEXIST, ENOENT, ENOTSUP, EPERM
+from stat import S_ISDIR
+from typing import Any
+
+from feedline.cache import store
+from feedline.cache.store import Claim, Entry, Info, NoRoom, Store
+from feedline.errors import CacheError, UsageError
+from feedline.records.lock_file import LockFile, SharedLock, holder_of, is_at
+
+_KEY = re.compile(r"[0-9a-f]{32}")
+_NAME = re.compile(r"[a-z0-9-]{1,64}")
+_REMOVED = ".removed-"
+
+
+class DirectoryStore(Store):
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.location = os.path.abspath(os.fsdecode(path))
+
+    def open(self, key: str) -> Entry:
+        return DirectoryEntry(self._path(key), self._why_not())
+
+    def _path(self, key: str, *parts: str) -> str:
+        if not _KEY.fullmatch(key):
+            raise UsageError(f"{self.location}: {key!r} is no key of an entry; it has 32 hexadecimal digits.")
+        return os.path.join(self.location, key, *parts)
+
+    def _why_not(self) -> str | None:
+        """Why nothing should be written here, if so."""
+        try:
+            facts = os.stat(self.location)
+        except OSError:
+            return None
+        if not S_ISDIR(facts.st_mode):
+            raise CacheError(f"{self.location}: a cache needs a directory, and this is a file.")
+        if facts.st_uid == os.geteuid() or not facts.st_mode & 0o002:
+            return None
+        return (
+            f"{self.location}: the directory is another user's ({facts.st_uid}), and everyone may write "
+            "there, so anyone could replace what is cached. Nothing was written.\n"
+            f"  Use a directory of your own, or have it closed:  chmod o-w {self.location}"
+        )
+
+    def keys(self) -> list[str]:
+        try:
+            return sorted(name for name in os.listdir(self.location) if _KEY.fullmatch(name))
+        except FileNotFoundError:
+            return []
+
+    def peek(self, key: str, name: str) -> bytes | None:
+        try:
+            with open(self._path(key, "items", _checked(name)), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+    def names(self, key: str) -> list[str]:
+        try:
+            return sorted(name for name in os.listdir(self._path(key, "items")) if _NAME.fullmatch(name))
+        except FileNotFoundError:
+            return []
+
+    def info(self, key: str) -> Info | None:
+        try:
+            made = os.stat(self._path(key, "lock")).st_mtime
+            with os.scandir(self._path(key, "items")) as items:
+                sizes = [item.stat().st_size for item in items if _NAME.fullmatch(item.name)]
+        except FileNotFoundError:
+            return None
+        used, hits = made, 0
+        with suppress(FileNotFoundError):
+            facts = os.stat(self._path(key, "used"))
+            used, hits = facts.st_mtime, facts.st_size
+        return Info(key, sum(sizes), len(sizes), made, used, hits, self._users(key))
+
+    def _users(self, key: str) -> list[str]:
+        folder = self._path(key, "users")
+        try:
+            holders = [holder_of(os.path.join(folder, name)) for name in sorted(os.listdir(folder))]
+        except FileNotFoundError:
+            return []
+        return [holder for holder in holders if holder is not None]
+
+    def remove(self, key: str) -> bool:
+        path = self._path(key)
+        try:
+            fd = os.open(os.path.join(path, "lock"), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return True
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if is_at(os.path.join(path, "lock"), fd):
+                os.rename(path, os.path.join(self.location, _REMOVED + secrets.token_hex(8)))
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise CacheError(f"{path} cannot be removed: {error.strerror}.") from error
+        finally:
+            os.close(fd)
+        for name in os.listdir(self.location):  # those too that a killed process was about to remove
+            if name.startswith(_REMOVED):
+                shutil.rmtree(os.path.join(self.location, name), ignore_errors=True)
+        return True
+
+
+class DirectoryEntry(Entry):
+    def __init__(self, path: str, why_not: str | None) -> None:
+        self._path = path
+        self._why_not = why_not  # written to
+        self._lock: SharedLock | None = None
+        self._mark: LockFile | None = None
+        self._denied: OSError | None = None
+        try:
+            self._open()
+        except OSError as error:
+            # It may still be read, if there is anything. What cannot be written to is nobody's to remove.
+            self._denied = error
+
+    def _open(self) -> None:
+        if self._why_not is None:
+            for folder in ("items", "partial", "claims", "users"):
+                os.makedirs(os.path.join(self._path, folder), exist_ok=True)
+        self._lock = SharedLock.take(os.path.join(self._path, "lock"), may_make=self._why_not is None)
+        if self._why_not is None:
+            self._remove_left()
+            while self._mark is None:
+                self._mark = LockFile.take(os.path.join(self._path, "users", secrets.token_hex(8)))
+            with open(os.path.join(self._path, "used"), "ab") as used:
+                os.utime(used.fileno())
+
+    def _remove_left(self) -> None:
+        """The marks of users that were killed."""
+        folder = os.path.join(self._path, "users")
+        for name in os.listdir(folder):
+            if (left := LockFile.take(os.path.join(folder, name))) is not None:
+                left.release()
+
+    def _item(self, name: str) -> str:
+        return os.path.join(self._path, "items", _checked(name))
+
+    def read(self, name: str) -> Any | None:
+        try:
+            fd = os.open(self._item(name), os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise CacheError(f"{self._item(name)} cannot be read: {error.strerror}.") from error
+        try:
+            if os.fstat(fd).st_size == 0:
+                return b""  # which cannot be mapped
+            return mmap.mmap(fd, 0, mmap.MAP_SHARED, mmap.PROT_READ)
+        finally:
+            os.close(fd)
+
+    def has(self, name: str) -> bool:
+        return os.path.exists(self._item(name))
+
+    def put(self, name: str, data: Sequence[Any], claim: Claim | None = None) -> bool:
+        self._check_writable()
+        assert claim is None or isinstance(claim, DirectoryClaim)
+        path = self._item(name)
+        partial = os.path.join(self._path, "partial", f"{name}.{secrets.token_hex(8)}")
+        try:
+            try:
+                _write(partial, data)
+                return (claim is None or claim.is_in_place) and _link(partial, path)
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(partial)
+        except OSError as error:
+            raise self._no_room(error) from error
+
+    def _check_writable(self) -> None:
+        if self._why_not is not None:
+            raise CacheError(self._why_not)
+        if self._denied is not None:
+            raise self._no_room(self._denied)
+
+    def _no_room(self, error: OSError) -> NoRoom:
+        return NoRoom(f"{self._path}: nothing more can be kept here: {error.strerror}.")
+
+    def drop(self, name: str, data: Any) -> None:
+        current = self.read(name)
+        if current is not None and memoryview(current) == memoryview(data):
+            with suppress(OSError):
+                os.unlink(self._item(name))
+
+    def claim(self, name: str) -> Claim | None:
+        self._check_writable()
+        path = os.path.join(self._path, "claims", _checked(name))
+        try:
+            lock = LockFile.take(path)
+            if lock is None and time.time() - os.stat(path).st_mtime > store.SILENCE:
+                # Its holder was stopped. When it goes on, it finds the file gone.
+                os.unlink(path)
+                lock = LockFile.take(path)
+        except FileNotFoundError:
+            return None  # just released, or taken over by another: there will be a next time
+        except OSError as error:
+            raise self._no_room(error) from error
+        if lock is None:
+            return None
+        self._remove_partial(name)
+        return DirectoryClaim(lock)
+
+    def _remove_partial(self, name: str) -> None:
+        """What those wrote of the item that had the claim before and were killed."""
+        folder = os.path.join(self._path, "partial")
+        for left in os.listdir(folder):
+            if left.startswith(f"{name}."):
+                with suppress(FileNotFoundError):
+                    os.unlink(os.path.join(folder, left))
+
+    def count_hit(self) -> None:
+        with suppress(OSError), open(os.path.join(self._path, "used"), "ab", buffering=0) as used:
+            used.write(b"\n")
+
+    def close(self) -> None:
+        mark, self._mark = self._mark, None
+        if mark is not None:
+            mark.release()
+        if self._lock is not None:
+            self._lock.release()
+
+
+class DirectoryClaim(Claim):
+    def __init__(self, lock: LockFile) -> None:
+        self._lock = lock
+
+    @property
+    def is_in_place(self) -> bool:
+        return self._lock.is_in_place
+
+    def renew(self) -> None:
+        self._lock.touch()
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+def _write(path: str, data: Sequence[Any]) -> None:
+    with open(path, "xb", buffering=0) as file:
+        for one in data:
+            left = memoryview(one).cast("B")
+            while left:
+                left = left[file.write(left) :]
+
+
+def _link(partial: str, path: str) -> bool:
+    """Give it its name. False when there is one of that name, or the directory was removed."""
+    try:
+        os.link(partial, path)
+    except OSError as error:
+        if error.errno in (EEXIST, ENOENT):
+            return False
+        if error.errno not in (EPERM, ENOTSUP):
+            raise
+        if os.path.exists(
+            path
+        ):  # a file system without links, where two at the same moment are not told apart
+            return False
+        os.rename(partial, path)
+    return True
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is no name of an item.")
+    return name
