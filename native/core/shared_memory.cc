@@ -7,8 +7,9 @@
 
 namespace feedline {
 
-SharedMemory::SharedMemory(int fd, size_t size) : size_(size) {
-  void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+SharedMemory::SharedMemory(int fd, size_t size, bool writable) : size_(size) {
+  const int access = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  void* const memory = mmap(nullptr, size, access, MAP_SHARED | MAP_POPULATE, fd, 0);
   if (memory == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
   data_ = static_cast<uint8_t*>(memory);
 }

@@ -1,4 +1,4 @@
-// Memory of a file descriptor, seen by every process that has it.
+// The file behind a descriptor as memory, seen by every process that has it.
 #pragma once
 
 #include <cstddef>
@@ -6,12 +6,12 @@
 
 namespace feedline {
 
-// Mapped, to be read and written, as long as this lives. The descriptor need not stay open.
+// Mapped as long as this lives. The descriptor need not stay open.
 class SharedMemory {
  public:
   // All pages are made at once: one by one they would cost more than what is copied into them.
   // Throws std::system_error.
-  SharedMemory(int fd, size_t size);
+  SharedMemory(int fd, size_t size, bool writable);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;

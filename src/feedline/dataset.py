@@ -301,7 +301,7 @@ class Dataset:
         )
         return Dataset(made)
 
-    def cache(self) -> Dataset:
+    def cache(self, location: str | os.PathLike[str] = "") -> Dataset:
         """Keep the elements in memory: computed by the first iteration that comes to the end, then read.
 
         They are the same in each iteration: shuffle after, not before. Their arrays are read-only. The memory
@@ -311,6 +311,8 @@ class Dataset:
         >>> [int(x) for x in squares], [int(x) for x in squares]
         ([0, 1, 4, 9, 16], [0, 1, 4, 9, 16])
         """
+        if location != "":
+            return Dataset(ops.SharedCache(self._node, os.fspath(location), site=_site("cache")))
         return Dataset(ops.Cache(self._node, site=_site("cache")))
 
     def concatenate(self, dataset: Dataset) -> Dataset:

@@ -138,6 +138,9 @@ class DatasetIterator(Iterator[Any]):
         if self._cursor is not None:
             self._cursor.close()
             self._cursor = None
+        # A step may hold something for as long as someone knows it.
+        for name in ("_node", "_context", "_resumed"):
+            self.__dict__.pop(name, None)
 
     def __enter__(self) -> DatasetIterator:
         return self

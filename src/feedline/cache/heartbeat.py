@@ -4,34 +4,35 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 
-from feedline.cache.store import BEAT, Claim
+from feedline.cache import store
+from feedline.cache.store import Claim
 
 
 class _Heartbeat:
     """Its thread runs while there are claims."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._claims: set[Claim] = set()
         self._thread: threading.Thread | None = None
 
     def add(self, claim: Claim) -> None:
-        with self._lock:
+        with self._changed:
             self._claims.add(claim)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._beat, name="feedline-heartbeat", daemon=True)
                 self._thread.start()
 
     def remove(self, claim: Claim) -> None:
-        with self._lock:
+        with self._changed:
             self._claims.discard(claim)
+            self._changed.notify()
 
     def _beat(self) -> None:
         while True:
-            time.sleep(BEAT)
-            with self._lock:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._claims, store.BEAT)
                 claims = list(self._claims)
                 if not claims:
                     self._thread = None

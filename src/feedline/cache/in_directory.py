@@ -13,7 +13,6 @@ An item is not synced to the disk: what a loss of power damages, is found by its
 from __future__ import annotations
 
 import fcntl
-import mmap
 import os
 import re
 import secrets
@@ -25,6 +24,7 @@ from errno import EEXIST, ENOENT, ENOTSUP, EPERM
 from stat import S_ISDIR
 from typing import Any
 
+from feedline import _native
 from feedline.cache import store
 from feedline.cache.store import Claim, Entry, Info, NoRoom, Store
 from feedline.errors import CacheError, UsageError
@@ -166,11 +166,12 @@ class DirectoryEntry(Entry):
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise CacheError(f"{self._item(name)} cannot be read: {error.strerror}.") from error
+            raise _unreadable(self._item(name), error) from error
         try:
-            if os.fstat(fd).st_size == 0:
-                return b""  # which cannot be mapped
-            return mmap.mmap(fd, 0, mmap.MAP_SHARED, mmap.PROT_READ)
+            size = os.fstat(fd).st_size
+            return _native.mapped_file(fd, size) if size else b""  # nothing cannot be mapped
+        except OSError as error:
+            raise _unreadable(self._item(name), error) from error
         finally:
             os.close(fd)
 
@@ -283,6 +284,10 @@ def _link(partial: str, path: str) -> bool:
             return False
         os.rename(partial, path)
     return True
+
+
+def _unreadable(path: str, error: OSError) -> CacheError:
+    return CacheError(f"{path} cannot be read: {error.strerror}.")
 
 
 def _checked(name: str) -> str:

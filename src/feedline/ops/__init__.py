@@ -26,6 +26,7 @@ from feedline.ops.sample_from_datasets import sampled
 from feedline.ops.scan import Scan
 from feedline.ops.select import Select
 from feedline.ops.shard import Shard
+from feedline.ops.shared_cache import SharedCache
 from feedline.ops.shuffle import Shuffle
 from feedline.ops.skip import Skip
 from feedline.ops.take import Take
@@ -64,6 +65,7 @@ __all__ = [
     "Select",
     "Shard",
     "Shards",
+    "SharedCache",
     "Shuffle",
     "Skip",
     "TFRecords",

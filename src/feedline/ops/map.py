@@ -11,6 +11,7 @@ from feedline.graph import Context, Indices, Node, Peek, State, Stream, tree
 from feedline.graph.arguments import check_function
 from feedline.graph.calls import Collector, blame, results
 from feedline.graph.rng import Draws
+from feedline.graph.span import Span
 from feedline.ops.each import EachStream, ParallelStream
 
 
@@ -51,13 +52,19 @@ class Map(Node):
         return Draws(len(tree(self.input)), context.epoch)
 
     def open(self, context: Context, state: State) -> Stream:
+        return self._open(context, self.input, state)
+
+    def open_span(self, context: Context, begin: int, end: int) -> Stream:
+        return self._open(context, Span(self.input, begin, end), [None, 0, begin])
+
+    def _open(self, context: Context, input: Node, state: State) -> Stream:
         places = context.places(self.calls)
         if places is None:
-            return _MapStream(self, context, state)
+            return _MapStream(self, context, input, state)
         job = _Calls(self.function, self.draws(context), str(self))
         # Threads of this process would read no faster than it does.
         by_number = self.executor != "thread"
-        return ParallelStream(job, context, self.input, state, places, self.executor, by_number)
+        return ParallelStream(job, context, input, state, places, self.executor, by_number)
 
 
 @dataclass(frozen=True)
@@ -78,8 +85,8 @@ class _Calls:
 class _MapStream(EachStream):
     _node: Map
 
-    def __init__(self, node: Map, context: Context, state: State) -> None:
-        super().__init__(node, context, node.input, state)
+    def __init__(self, node: Map, context: Context, input: Node, state: State) -> None:
+        super().__init__(node, context, input, state)
         self._draws = node.draws(context)
 
     def _fill(self, block: Block) -> Exception | None:

@@ -8,6 +8,7 @@ from typing import Any
 from feedline.block import Block
 from feedline.graph import Context, Indices, Node, Peek, State, Stream, tree
 from feedline.graph.arguments import bytes_of, check_bool, check_int
+from feedline.graph.span import Span
 
 _BLOCKS = 8  # that a step holds at a time
 
@@ -48,11 +49,17 @@ class Options(Node):
         return context.gather(self.input, indices)
 
     def open(self, context: Context, state: State) -> Stream:
+        return self._for_input(context).open(self.input, state)
+
+    def open_span(self, context: Context, begin: int, end: int) -> Stream:
+        return self._for_input(context).open(Span(self.input, begin, end))
+
+    def _for_input(self, context: Context) -> Context:
         if self.workers is not None:
             context = replace(context, workers=self.workers)
         if self.memory_limit is not None:
             context = self._limited(context)
-        return context.open(self.input, state)
+        return context
 
     def _limited(self, context: Context) -> Context:
         """Each step that works ahead has its part of the memory, and holds several blocks in it."""

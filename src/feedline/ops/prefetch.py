@@ -8,6 +8,7 @@ from typing import Any
 from feedline.block import Block
 from feedline.graph import Context, Indices, Node, Peek, State, Stream
 from feedline.graph.arguments import check_int
+from feedline.graph.span import Span
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +32,9 @@ class Prefetch(Node):
 
     def gather(self, indices: Indices, context: Context) -> Block:
         return context.gather(self.input, indices)
+
+    def open_span(self, context: Context, begin: int, end: int) -> Stream:
+        return context.open(Span(self.input, begin, end))
 
     def open(self, context: Context, state: State) -> Stream:
         if self.buffer_size == 0:

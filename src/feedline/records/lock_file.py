@@ -1,7 +1,7 @@
 """Locks on files, and who holds them.
 
-They are the kernel's (flock): it frees a lock when the holder ends, however it does. A LockFile that nobody has
-locked is one that was left behind, and the next one that wants it takes it over.
+They are the kernel's (flock): it frees a lock when the holder ends, however it does. A LockFile that nobody
+has locked is one that was left behind, and the next one that wants it takes it over.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Lock:
 
 
 class SharedLock(_Lock):
-    """Held by any number together, on a file that stays. One that takes it alone keeps it for a moment only."""
+    """Held by any number together, on a file that stays. One that takes it alone has it for a moment only."""
 
     @classmethod
     def take(cls, path: str, *, may_make: bool) -> SharedLock:

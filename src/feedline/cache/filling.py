@@ -1,0 +1,352 @@
+"""Who makes which part of an entry, so that several runs share the work and none waits for one that is gone.
+
+A part is made at one go by the one that has the claim on it, however slowly its consumer takes the rows. So a
+claim that is held means that someone is at work.
+
+- Of an indexed input any part can be made at any time: who needs one that another is making, makes a later
+  one meanwhile.
+- Of a streamed input each part begins where the one before ended. One run leads and keeps its place in the
+  input; the others follow. When nothing has come for a while, the leader's consumer is slower than theirs,
+  and one of them makes the next part itself; so the quickest leads.
+
+An element that fails is not cached: the part that it is in is given to who asked, and to nobody else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from feedline.block import Block
+from feedline.cache.part import Part, nothing
+from feedline.cache.plan import Plan, name_of
+from feedline.cache.shared import SharedEntry
+from feedline.cache.store import Claim
+from feedline.errors import UsageError
+from feedline.graph import Context, Cursor, Node, State, random_nodes
+from feedline.graph.span import Span
+
+PART_BYTES = 16 << 20
+PART_SECONDS = 0.25
+_MOST_PARTS = 8192  # where the number is known; else parts grow with their number
+_EVEN = 256  # parts of fast rows have a multiple of that many, so that usual batches are not cut
+_PATIENCE = 1.0  # seconds without a new part, after which another than the leader makes one
+_SLEEP, _LONGEST_SLEEP = 0.001, 0.02
+
+Items: TypeAlias = list[Block | Exception]
+"""Rows, and errors in the places of their elements."""
+
+Draft: TypeAlias = Callable[[Sequence[int], int | None], Plan]
+"""Makes a plan of seeds, and of the rows of a part."""
+
+
+class _Wait:
+    """For others. Ctrl-C ends it."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._sleep = _SLEEP
+
+    @property
+    def is_long(self) -> bool:
+        return time.monotonic() - self._began > _PATIENCE
+
+    def wait(self) -> None:
+        time.sleep(self._sleep)
+        self._sleep = min(2 * self._sleep, _LONGEST_SLEEP)
+
+
+class _Filler:
+    def __init__(self, shared: SharedEntry, input: Node, context: Context, draft: Draft) -> None:
+        self._shared = shared
+        self._input = input
+        self._context = context
+        self._draft = draft
+        self.seeds = [node.seed_in(context) for node in random_nodes(input)]
+
+    def _seeded(self, seeds: Sequence[int]) -> Context:
+        """The context of an iteration in which the random steps have these seeds."""
+        drawn: dict[Node, int] = dict(zip(random_nodes(self._input), seeds, strict=True))
+        return replace(self._context, seeds={**self._context.seeds, **drawn})
+
+    def _follow(self, plan: Plan) -> Plan:
+        """From now on compute what all compute that follow this plan."""
+        self._context = self._seeded(plan.seeds)
+        return plan
+
+
+class IndexedFiller(_Filler):
+    """The parts of an indexed input, in any order."""
+
+    def __init__(self, shared: SharedEntry, input: Node, context: Context, draft: Draft) -> None:
+        super().__init__(shared, input, context, draft)
+        self.length = input.length() or 0
+        self._failed: tuple[int, Items] | None = None  # a part that was made in advance, and cannot be kept
+
+    def cursor(self, seeds: Sequence[int], at: int) -> Cursor:
+        """The elements from there on, as they are computed."""
+        return Cursor(self._seeded(seeds), Span(self._input, at, self.length))
+
+    def plan(self) -> Plan:
+        """The plan that holds. Who makes it, finds out how large parts should be by making the first."""
+        wait = _Wait()
+        while (plan := self._shared.find_plan()) is None:
+            claim = self._shared.claim(name_of(0))
+            if claim is None:
+                wait.wait()
+                continue
+            try:
+                if self._shared.find_plan() is None:
+                    items = self._probe()
+                    plan = self._shared.propose(self._draft(self.seeds, max(1, elements(items))))
+                    if plan.part_rows == elements(items):
+                        self._publish(plan, 0, items, claim)
+            finally:
+                self._shared.release(claim)
+        return self._follow(plan)
+
+    def finish(self, plan: Plan) -> None:
+        """The end was reached; if all parts are there, the entry is complete."""
+        if self._shared.manifest is not None:
+            return
+        assert plan.parts is not None
+        assert plan.part_rows is not None
+        if all(self._shared.has(number) for number in range(plan.parts)):
+            rows = [plan.part_rows] * plan.parts
+            rows[-1] = self.length - (plan.parts - 1) * plan.part_rows
+            self._shared.finish(tuple(rows))
+
+    def _probe(self) -> Items:
+        """The first elements: twice as many again and again, until they are enough for a part."""
+        items: Items = []
+        rows, best = 0, float("inf")
+        while rows < self.length:
+            begin, end = rows, min(max(1, 2 * rows), self.length)
+            began = time.perf_counter()
+            items += self._compute(begin, end)
+            best = min(best, (time.perf_counter() - began) / (end - begin))
+            rows = end
+            size = sum(item.nbytes for item in items if isinstance(item, Block))
+            is_slow = 2 * rows * best > PART_SECONDS and rows * _MOST_PARTS >= self.length
+            if 2 * size > PART_BYTES or (rows > 1 and is_slow):
+                break
+        return items
+
+    def part(self, plan: Plan, number: int) -> Part | Items:
+        """The part; or what it has, when it cannot be shared."""
+        wait = _Wait()
+        while True:
+            part = self._shared.part(number)
+            if part is not None:
+                return part
+            if self._failed is not None and self._failed[0] == number:
+                return self._failed[1]
+            claim = self._shared.claim(name_of(number))
+            if claim is not None:
+                try:
+                    if not self._shared.has(number):
+                        return self._make(plan, number, claim)
+                finally:
+                    self._shared.release(claim)
+            elif not self._work_ahead(plan, number + 1):
+                wait.wait()
+
+    def _work_ahead(self, plan: Plan, number: int) -> bool:
+        """Make the first part from there on that nobody makes. False when there is none."""
+        if self._failed is not None:
+            return False
+        assert plan.parts is not None
+        for later in range(number, plan.parts):
+            if self._shared.has(later):
+                continue
+            claim = self._shared.claim(name_of(later))
+            if claim is None:
+                continue
+            try:
+                if not self._shared.has(later):
+                    made = self._make(plan, later, claim)
+                    if not isinstance(made, Part):
+                        self._failed = later, made
+                    return True
+            finally:
+                self._shared.release(claim)
+        return False
+
+    def _make(self, plan: Plan, number: int, claim: Claim) -> Part | Items:
+        assert plan.part_rows is not None
+        begin = number * plan.part_rows
+        items = self._compute(begin, min(begin + plan.part_rows, self.length))
+        return self._publish(plan, number, items, claim)
+
+    def _publish(self, plan: Plan, number: int, items: Items, claim: Claim) -> Part | Items:
+        blocks = [item for item in items if isinstance(item, Block)]
+        if len(blocks) < len(items):
+            return items
+        assert plan.part_rows is not None
+        block = Block.concat(blocks) if blocks else nothing()
+        part = Part(number, number * plan.part_rows, block, number + 1 == plan.parts, None)
+        return self._shared.publish(part, claim) or self._shared.part(number) or [block]
+
+    def _compute(self, begin: int, end: int) -> Items:
+        rows = Cursor(self._context, Span(self._input, begin, end))
+        items: Items = []
+        try:
+            while (left := end - begin - elements(items)) > 0:
+                try:
+                    block = rows.take(left)
+                except Exception as error:
+                    items.append(error)
+                    continue
+                if block is None:
+                    raise UsageError(
+                        f"{self._input}: it has {begin + elements(items):,} elements, and said that it has "
+                        f"{self.length:,}."
+                    )
+                items.append(block)
+        finally:
+            rows.close()
+        return items
+
+
+def elements(items: Items) -> int:
+    return sum(item.rows if isinstance(item, Block) else 1 for item in items)
+
+
+class Alone(Exception):
+    """From here on, a run reads its input itself: `cursor` is after the rows in `items`."""
+
+    def __init__(self, items: Items, cursor: Cursor) -> None:
+        super().__init__()
+        self.items = items
+        self.cursor = cursor
+
+
+class StreamedFiller(_Filler):
+    """The parts of an input that can only be read in order."""
+
+    def __init__(self, shared: SharedEntry, input: Node, context: Context, draft: Draft) -> None:
+        super().__init__(shared, input, context, draft)
+        self._lead: Claim | None = None
+        self._cursor: Cursor | None = None
+        self._at = 0  # the part in front of which the cursor is
+
+    def cursor(self, seeds: Sequence[int], before: State) -> Cursor:
+        """The elements from there on, as they are computed."""
+        return Cursor(self._seeded(seeds), self._input, before)
+
+    def plan(self) -> Plan:
+        return self._follow(self._shared.find_plan() or self._shared.propose(self._draft(self.seeds, None)))
+
+    def part(self, number: int, first: int, before: State) -> Part:
+        """The part, whose first element has that number, and before which the input had that state."""
+        wait = _Wait()
+        while True:
+            part = self._shared.part(number)
+            if part is not None:
+                if self._cursor is not None and self._at == number:
+                    self.close()  # another overtook us
+                return part
+            if self._may_make(wait):
+                claim = self._shared.claim(name_of(number))
+                if claim is not None:
+                    try:
+                        if not self._shared.has(number):
+                            made = self._make(number, first, before, claim)
+                            if made is not None:
+                                return made
+                            continue
+                    finally:
+                        self._shared.release(claim)
+            wait.wait()
+
+    def _may_make(self, wait: _Wait) -> bool:
+        if self._lead is None:
+            self._lead = self._shared.claim("lead")
+        return self._lead is not None or wait.is_long
+
+    def _make(self, number: int, first: int, before: State, claim: Claim) -> Part | None:
+        """None when another was first."""
+        cursor = self._cursor_at(number, before)
+        self._cursor = None  # while its rows are on the way
+        try:
+            rows = self._rows_of(number, first)
+            if rows is None:
+                block, is_last = self._collect(cursor, number)
+            else:
+                block, is_last = self._collect_again(cursor, rows), self._is_last(number)
+        except Alone:
+            raise
+        except BaseException:
+            cursor.close()
+            raise
+        part = Part(number, first, block, is_last, cursor.state())
+        published = self._shared.publish(part, claim)
+        if published is None or is_last:
+            cursor.close()
+        else:
+            self._cursor, self._at = cursor, number + 1
+        return published
+
+    def _cursor_at(self, number: int, before: State) -> Cursor:
+        if self._cursor is not None and self._at == number:
+            return self._cursor
+        if self._cursor is not None:
+            self._cursor.close()
+        return Cursor(self._context, self._input, before)
+
+    def _rows_of(self, number: int, first: int) -> int | None:
+        """How many the part must have, because what follows it is there: it was damaged."""
+        if self._shared.manifest is not None:
+            return self._shared.manifest.rows[number]
+        next_one = self._shared.part(number + 1)
+        return None if next_one is None else next_one.first - first
+
+    def _is_last(self, number: int) -> bool:
+        manifest = self._shared.manifest
+        return manifest is not None and number + 1 == len(manifest.rows)
+
+    def _collect_again(self, cursor: Cursor, rows: int) -> Block:
+        blocks: list[Block] = []
+        try:
+            blocks = cursor.collect(rows)
+        except Exception as error:
+            self.close()
+            raise Alone([error], cursor) from None
+        found = sum(block.rows for block in blocks)
+        if found < rows:
+            raise UsageError(f"{self._input}: it has fewer elements than when they were cached.")
+        return Block.concat(blocks) if blocks else nothing()
+
+    def _collect(self, cursor: Cursor, number: int) -> tuple[Block, bool]:
+        """As many rows as make a part, and whether they are the last."""
+        blocks: list[Block] = []
+        rows = size = 0
+        until = time.perf_counter() + PART_SECONDS * (1 + number / 1024)
+        limit = _EVEN
+        while True:
+            is_enough = size >= PART_BYTES or (rows and time.perf_counter() > until)
+            if is_enough and (rows < _EVEN or rows % _EVEN == 0):
+                return Block.concat(blocks), False
+            if is_enough:
+                limit = _EVEN - rows % _EVEN
+            elif rows:
+                limit = max(1, min(self._context.block_rows, (PART_BYTES - size) * rows // max(1, size)))
+            try:
+                block = cursor.take(limit)
+            except Exception as error:
+                self.close()
+                raise Alone([*blocks, error], cursor) from None
+            if block is None:
+                return Block.concat(blocks) if blocks else nothing(), True
+            blocks.append(block)
+            rows, size = rows + block.rows, size + block.nbytes
+
+    def close(self) -> None:
+        if self._cursor is not None:
+            self._cursor.close()
+            self._cursor = None
+        if self._lead is not None:
+            self._shared.release(self._lead)
+            self._lead = None

@@ -1,0 +1,106 @@
+"""A part of an entry as bytes: a frame of rows, what it is a part of, and checksums of both.
+
+    frame | footer, msgpack | tail, 32 bytes, little-endian:
+        crc32c of the frame u32 | crc32c of the footer u32 | version u32 | footer size u32 | frame size u64
+        | magic "FLpart\\0\\0"
+
+The frame comes first, so that in a file that is mapped its arrays are aligned. A part comes from a stranger:
+`decode` takes nothing in it for granted, and runs no code from it.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple, TypeAlias
+
+import msgspec
+import numpy as np
+
+from feedline import _native, frame
+from feedline.block import Block
+from feedline.column import Array
+from feedline.errors import CorruptRecord
+from feedline.graph import State
+from feedline.structure import flatten
+
+MAGIC = b"FLpart\0\0"
+VERSION = 1
+_TAIL = struct.Struct("<IIIIQ8s")
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+
+
+class _Footer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    plan: bytes  # which it follows, by its digest
+    number: _Count
+    first: _Count  # the number of its first element
+    is_last: bool
+    after: str  # the state of the input after it, as JSON
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Footer)
+
+
+class Part(NamedTuple):
+    number: int
+    first: int
+    block: Block
+    is_last: bool
+    after: State
+
+
+def encode(part: Part, plan: bytes) -> Sequence[Any]:
+    """The bytes, in pieces; the first is the frame."""
+    framed = frame.encode(part.block)
+    footer = _encoder.encode(_Footer(plan, part.number, part.first, part.is_last, json.dumps(part.after)))
+    tail = _TAIL.pack(
+        _native.crc32c(framed),
+        _native.crc32c(np.frombuffer(footer, np.uint8)),
+        VERSION,
+        len(footer),
+        len(framed),
+        MAGIC,
+    )
+    return framed, footer + tail
+
+
+def decode(data: Any, plan: bytes, number: int) -> Part:
+    """The part, with arrays that are views of `data`. CorruptRecord when it is not sound, or another one."""
+    held = np.frombuffer(data, np.uint8)
+    framed, footer = _cut(held)
+    if footer.plan != plan or footer.number != number:
+        raise _corrupt("it belongs to another entry")
+    block = frame.decode(framed)
+    try:
+        after = json.loads(footer.after)
+    except (ValueError, RecursionError):
+        raise _corrupt("its state cannot be read") from None
+    return Part(number, footer.first, block, footer.is_last, after)
+
+
+def _cut(held: Array) -> tuple[Array, _Footer]:
+    if len(held) < _TAIL.size:
+        raise _corrupt(f"it has {len(held)} bytes")
+    crc, footer_crc, version, footer_size, frame_size, magic = _TAIL.unpack(held[-_TAIL.size :].tobytes())
+    if magic != MAGIC or version != VERSION:
+        raise _corrupt("it does not end as a part does")
+    if frame_size + footer_size + _TAIL.size != len(held):
+        raise _corrupt(f"it has {len(held):,} bytes, which is not what it says")
+    framed, footer = held[:frame_size], held[frame_size : -_TAIL.size]
+    if _native.crc32c(footer) != footer_crc or _native.crc32c(framed) != crc:
+        raise _corrupt("its checksum does not fit")
+    try:
+        return framed, _decoder.decode(footer.data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        raise _corrupt("its footer cannot be read") from None
+
+
+def nothing() -> Block:
+    """The block of a part without rows."""
+    return Block(flatten(())[1], [], 0)
+
+
+def _corrupt(what: str) -> CorruptRecord:
+    return CorruptRecord(f"not a sound part of a cache entry: {what}", remedy="It is computed again.")

@@ -1,0 +1,215 @@
+"""An entry as one process sees it: its plan, and its parts, each checked when it is first read.
+
+What is damaged is dropped, and computed again by whoever needs it. A store that fails is given up: the run
+goes on without it, with one warning.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import NamedTuple
+from weakref import finalize
+
+from feedline import frame
+from feedline.cache import part as parts
+from feedline.cache import plan as documents
+from feedline.cache.heartbeat import beat, rest
+from feedline.cache.part import Part
+from feedline.cache.plan import MANIFEST, PLAN, Manifest, Plan, name_of
+from feedline.cache.store import Claim, Entry, NoRoom, Store, Unavailable
+from feedline.errors import CacheError, CorruptRecord
+
+# Parts that are kept at hand, so that they are not checked again: files that are mapped cost an address only,
+# but there may be so many of them (the kernel's limit is 65,530 for all); others cost memory.
+_MOST_MAPPED = 8192
+_MOST_BYTES = 64 << 20
+
+
+class _Held(NamedTuple):
+    part: Part
+    bytes: int  # of memory
+
+
+class SharedEntry:
+    """May be used by several threads."""
+
+    def __init__(
+        self,
+        store: Store,
+        key: str,
+        *,
+        goes_on: bool = False,
+        make_room: Callable[[int], None] | None = None,
+    ) -> None:
+        """With `goes_on`, a store that does not answer is given up like one that is full.
+
+        `make_room` is called with the size of what is about to be put, and may raise NoRoom.
+        """
+        self.key = key
+        self._location = store.location
+        self._goes_on = goes_on
+        self._make_room = make_room
+        self._held: OrderedDict[int, _Held] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+        self._told = False
+        self._entry: Entry | None = None
+        self.plan: Plan | None = None
+        self.manifest: Manifest | None = None
+        with self.surviving():
+            self._entry = store.open(key)
+            finalize(self, self._entry.close)  # also when it is only dropped
+            self.plan = self.find_plan()
+            if self.plan is not None:
+                self._find_manifest(self.plan)
+
+    @property
+    def is_lost(self) -> bool:
+        """Was the store given up?"""
+        return self._entry is None
+
+    @property
+    def _open(self) -> Entry:
+        if self._entry is None:
+            raise NoRoom(f"{self._location}: the cache was given up.")
+        return self._entry
+
+    @contextmanager
+    def surviving(self) -> Iterator[None]:
+        """If the store fails meanwhile, it is given up."""
+        try:
+            yield
+        except NoRoom as error:
+            self._give_up(error)
+        except Unavailable as error:
+            if not self._goes_on:
+                raise
+            self._give_up(error)
+
+    def _give_up(self, error: CacheError) -> None:
+        entry, self._entry = self._entry, None
+        if entry is not None:
+            entry.close()
+        if not self._told:
+            self._told = True
+            text = str(error).rstrip(".")
+            warnings.warn(f"{text}.\n  The run goes on without this cache.", RuntimeWarning, stacklevel=2)
+
+    def _warn(self, text: str) -> None:
+        warnings.warn(f"{self._location}: entry {self.key}: {text}", RuntimeWarning, stacklevel=3)
+
+    # The documents
+
+    def find_plan(self) -> Plan | None:
+        """The one that holds, if there is one by now."""
+        if self.plan is None:
+            data = self._open.read(PLAN)
+            if data is not None:
+                try:
+                    self.plan = documents.decode(data, Plan)
+                except CorruptRecord as error:
+                    self._warn(f"{error}")
+                    self._open.drop(PLAN, data)
+                else:
+                    self._id = documents.digest(bytes(data))
+        return self.plan
+
+    def propose(self, plan: Plan) -> Plan:
+        """Make it the plan, unless there is one; the one that holds."""
+        self._open.put(PLAN, [documents.encode(plan)])
+        found = self.find_plan()
+        if found is None:
+            raise NoRoom(f"{self._location}: entry {self.key}: its plan was put, and is not there")
+        return found
+
+    def _find_manifest(self, plan: Plan) -> None:
+        data = self._open.read(MANIFEST)
+        if data is None:
+            return
+        try:
+            self.manifest = documents.decode(data, Manifest)
+        except CorruptRecord as error:
+            self._warn(f"{error}")
+            self._open.drop(MANIFEST, data)
+        else:
+            self._open.count_hit()
+
+    def finish(self, rows: tuple[int, ...]) -> None:
+        """All parts are there, with so many rows."""
+        if self.manifest is None:
+            manifest = Manifest(rows)
+            self._open.put(MANIFEST, [documents.encode(manifest)])
+            self.manifest = manifest
+
+    # The parts
+
+    def part(self, number: int) -> Part | None:
+        """None when it is not there, or was damaged."""
+        with self._lock:
+            held = self._held.get(number)
+            if held is not None:
+                self._held.move_to_end(number)
+                return held.part
+        data = self._open.read(name_of(number))
+        if data is None:
+            return None
+        try:
+            found = parts.decode(data, self._id, number)
+        except CorruptRecord as error:
+            self._check_plan()
+            self._warn(f"part {number}: {error.what}. It is computed again.")
+            self._open.drop(name_of(number), data)
+            return None
+        self._keep(found, len(data) if isinstance(data, bytes) else 0)
+        return found
+
+    def _check_plan(self) -> None:
+        """Another may have replaced the plan because it was damaged. Then the parts are not what we mean."""
+        data = self._open.read(PLAN)
+        if data is None or documents.digest(bytes(data)) != self._id:
+            raise NoRoom(f"{self._location}: entry {self.key}: it was removed and begun anew meanwhile")
+
+    def _keep(self, part: Part, size: int) -> None:
+        with self._lock:
+            if part.number in self._held:
+                return
+            self._held[part.number] = _Held(part, size)
+            self._bytes += size
+            while len(self._held) > 1 and (len(self._held) > _MOST_MAPPED or self._bytes > _MOST_BYTES):
+                _, dropped = self._held.popitem(last=False)
+                self._bytes -= dropped.bytes
+
+    def has(self, number: int) -> bool:
+        with self._lock:
+            if number in self._held:
+                return True
+        return self._open.has(name_of(number))
+
+    def claim(self, name: str) -> Claim | None:
+        claim = self._open.claim(name)
+        if claim is not None:
+            beat(claim)
+        return claim
+
+    def release(self, claim: Claim) -> None:
+        rest(claim)
+        claim.release()
+
+    def publish(self, part: Part, claim: Claim) -> Part | None:
+        """The part as others see it, also when it cannot be kept; None when another one was first."""
+        data = parts.encode(part, self._id)
+        with self.surviving():
+            if self._make_room is not None:
+                self._make_room(sum(map(len, data)))
+            if not self._open.put(name_of(part.number), data, claim):
+                return None
+        return part._replace(block=frame.decode(data[0]))
+
+    def close(self) -> None:
+        entry, self._entry = self._entry, None
+        if entry is not None:
+            entry.close()
