@@ -9,7 +9,8 @@ namespace feedline {
 // Mapped as long as this lives. The descriptor need not stay open.
 class SharedMemory {
  public:
-  // All pages are made at once: one by one they would cost more than what is copied into them.
+  // What is to be written to gets all its pages at once: one by one they would cost more than what is copied
+  // into them. Of what is only read, nobody knows whether all of it will be.
   // Throws std::system_error.
   SharedMemory(int fd, size_t size, bool writable);
   ~SharedMemory();

@@ -414,6 +414,24 @@ class Rows:
             _copy_end_to_end(self._leaves, out.reshape(-1, *self.shape[2:]))
 
 
+class Joined:
+    """Dense columns of one dtype and inner shape that are to become one, end to end."""
+
+    def __init__(self, columns: Sequence[Array]) -> None:
+        self.columns = columns
+        first = columns[0]
+        self.shape = (sum(map(len, columns)), *first.shape[1:])
+        self.dtype = first.dtype
+        self.nbytes = sum(column.nbytes for column in columns)
+
+    @classmethod
+    def of(cls, columns: Sequence[Column]) -> Joined | Column:
+        """A column where it takes more than laying them end to end: then that is done now."""
+        dense = [column for column in columns if isinstance(column, np.ndarray)]
+        kinds = {(column.dtype, column.shape[1:]) for column in dense}
+        return cls(dense) if len(dense) == len(columns) and len(kinds) == 1 else concat(columns)
+
+
 def same(one: Column, other: Column) -> bool:
     """Have both the same rows, bit for bit, in the same kind of column?"""
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):

@@ -30,6 +30,7 @@ from feedline.column import (
     Array,
     Bytes,
     Column,
+    Joined,
     Objects,
     Offsets,
     Ragged,
@@ -105,6 +106,9 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Header)
 
 
+_ZEROS = np.zeros(ALIGNMENT, np.uint8)
+
+
 def encode(block: Block) -> Array:
     """The block as a frame, in one array of bytes that is exactly as large.
 
@@ -133,9 +137,10 @@ def encode_into(block: Block, buffer: Any) -> int:
 class Plan:
     """Where everything of a block goes: `size` to find the memory, `write` to fill it."""
 
-    def __init__(self, structure: Structure, columns: Sequence[Column | Rows], rows: int) -> None:
-        """Of columns, or of rows that are stacked only when they are written, which spares a copy."""
-        self._arrays: list[tuple[Array | Rows, int]] = []
+    def __init__(self, structure: Structure, columns: Sequence[Column | Rows | Joined], rows: int) -> None:
+        """Of columns, or of what becomes one only when it is written, which spares a copy: rows to `write`,
+        or columns to be joined, for `pieces`."""
+        self._arrays: list[tuple[Array | Rows | Joined, int]] = []
         parts = tuple(self._part(c, p) for c, p in zip(columns, structure.paths(), strict=True))
         if not parts and rows > MAX_EMPTY:
             raise UsageError(f"a frame of {rows:,} rows without leaves; cut it at {MAX_EMPTY:,}.")
@@ -151,11 +156,11 @@ class Plan:
     def of(cls, block: Block) -> Plan:
         return cls(block.structure, block.columns, block.rows)
 
-    def _part(self, column: Column | Rows, path: str, depth: int = 0) -> Any:
+    def _part(self, column: Column | Rows | Joined, path: str, depth: int = 0) -> Any:
         if isinstance(column, Objects):
             items = [self._part(_one_row(item, path), path) for item in column.items]
             return _Objects(tuple(items))
-        if isinstance(column, np.ndarray | Rows):
+        if isinstance(column, np.ndarray | Rows | Joined):
             part = _Dense(_name(column, path), column.shape[1:])
             if _hollow(column.shape) > MAX_EMPTY:
                 raise UsageError(f"{path}: {column.shape} is too much for an array that holds nothing.")
@@ -173,15 +178,33 @@ class Plan:
         self._arrays.append((whole._offsets, 0))
         return _Ragged(length(whole._values), self._part(whole._values, path, depth + 1))
 
+    def pieces(self) -> list[Array]:
+        """The frame in pieces of bytes, which are the block's own arrays where they can be."""
+        front = empty((self._start,), np.dtype(np.uint8))
+        self._write_front(front)
+        pieces = [front]
+        for array, base in self._arrays:
+            assert not isinstance(array, Rows)
+            for one in array.columns if isinstance(array, Joined) else [array - base if base else array]:
+                pieces.append(np.ascontiguousarray(one).reshape(-1).view(np.uint8))
+            pieces.append(_ZEROS[: _boundary(array.nbytes) - array.nbytes])
+        return [piece for piece in pieces if len(piece)]
+
+    def _write_front(self, out: Array) -> None:
+        """All before the arrays."""
+        end = _PREAMBLE.size + len(self._header)
+        out[_PREAMBLE.size : end] = np.frombuffer(self._header, np.uint8)
+        out[end : self._start] = 0
+        write_preamble(out, len(self._header), self.size)
+
     def write(self, buffer: Any) -> None:
         out = np.frombuffer(buffer, np.uint8)
         if not out.flags.writeable or len(out) < self.size:
             raise UsageError(f"a frame of {self.size:,} bytes needs a writable buffer of at least that size.")
-        end = _PREAMBLE.size + len(self._header)
-        out[_PREAMBLE.size : end] = np.frombuffer(self._header, np.uint8)
-        out[end : self._start] = 0
+        self._write_front(out)
         at = self._start
         for array, base in self._arrays:
+            assert not isinstance(array, Joined)
             end = at + array.nbytes
             there = out[at:end].view(array.dtype).reshape(array.shape)
             if isinstance(array, Rows):
@@ -192,7 +215,6 @@ class Plan:
                 copy(array, there)
             at += _boundary(array.nbytes)
             out[end:at] = 0  # so that equal blocks are equal frames, and no old memory leaves the process
-        write_preamble(out, len(self._header), self.size)
 
 
 def write_preamble(frame: Array, header_size: int, total: int) -> None:
@@ -325,7 +347,7 @@ def _bounded(shape: tuple[int, ...]) -> None:
         raise _corrupt(f"an array of shape {shape}, which holds nothing")
 
 
-def _name(array: Array | Rows, path: str) -> str:
+def _name(array: Array | Rows | Joined, path: str) -> str:
     try:
         name = dtype_name(array.dtype)
     except UsageError as error:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from feedline.block import Block
-from feedline.cache.part import Part, nothing
+from feedline.cache.part import Made, Part
 from feedline.cache.plan import Plan, name_of
 from feedline.cache.shared import SharedEntry
 from feedline.cache.store import Claim
@@ -185,9 +185,8 @@ class IndexedFiller(_Filler):
         if len(blocks) < len(items):
             return items
         assert plan.part_rows is not None
-        block = Block.concat(blocks) if blocks else nothing()
-        part = Part(number, number * plan.part_rows, block, number + 1 == plan.parts, None)
-        return self._shared.publish(part, claim) or self._shared.part(number) or [block]
+        made = Made(number, number * plan.part_rows, blocks, number + 1 == plan.parts, None)
+        return self._shared.publish(made, claim) or self._shared.part(number) or items
 
     def _compute(self, begin: int, end: int) -> Items:
         rows = Cursor(self._context, Span(self._input, begin, end))
@@ -273,16 +272,16 @@ class StreamedFiller(_Filler):
         try:
             rows = self._rows_of(number, first)
             if rows is None:
-                block, is_last = self._collect(cursor, number)
+                blocks, is_last = self._collect(cursor, number)
             else:
-                block, is_last = self._collect_again(cursor, rows), self._is_last(number)
+                blocks, is_last = self._collect_again(cursor, rows), self._is_last(number)
         except Alone:
             raise
         except BaseException:
             cursor.close()
             raise
-        part = Part(number, first, block, is_last, cursor.state())
-        published = self._shared.publish(part, claim)
+        made = Made(number, first, blocks, is_last, cursor.state())
+        published = self._shared.publish(made, claim)
         if published is None or is_last:
             cursor.close()
         else:
@@ -307,7 +306,7 @@ class StreamedFiller(_Filler):
         manifest = self._shared.manifest
         return manifest is not None and number + 1 == len(manifest.rows)
 
-    def _collect_again(self, cursor: Cursor, rows: int) -> Block:
+    def _collect_again(self, cursor: Cursor, rows: int) -> list[Block]:
         blocks: list[Block] = []
         try:
             blocks = cursor.collect(rows)
@@ -317,9 +316,9 @@ class StreamedFiller(_Filler):
         found = sum(block.rows for block in blocks)
         if found < rows:
             raise UsageError(f"{self._input}: it has fewer elements than when they were cached.")
-        return Block.concat(blocks) if blocks else nothing()
+        return blocks
 
-    def _collect(self, cursor: Cursor, number: int) -> tuple[Block, bool]:
+    def _collect(self, cursor: Cursor, number: int) -> tuple[list[Block], bool]:
         """As many rows as make a part, and whether they are the last."""
         blocks: list[Block] = []
         rows = size = 0
@@ -328,7 +327,7 @@ class StreamedFiller(_Filler):
         while True:
             is_enough = size >= PART_BYTES or (rows and time.perf_counter() > until)
             if is_enough and (rows < _EVEN or rows % _EVEN == 0):
-                return Block.concat(blocks), False
+                return blocks, False
             if is_enough:
                 limit = _EVEN - rows % _EVEN
             elif rows:
@@ -339,7 +338,7 @@ class StreamedFiller(_Filler):
                 self.close()
                 raise Alone([*blocks, error], cursor) from None
             if block is None:
-                return Block.concat(blocks) if blocks else nothing(), True
+                return blocks, True
             blocks.append(block)
             rows, size = rows + block.rows, size + block.nbytes
 

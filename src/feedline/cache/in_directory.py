@@ -18,9 +18,11 @@ import re
 import secrets
 import shutil
 import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from errno import EEXIST, ENOENT, ENOTSUP, EPERM
+from itertools import islice
 from stat import S_ISDIR
 from typing import Any
 
@@ -33,6 +35,7 @@ from feedline.records.lock_file import LockFile, SharedLock, holder_of, is_at
 _KEY = re.compile(r"[0-9a-f]{32}")
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
 _REMOVED = ".removed-"
+_MOST_PIECES = os.sysconf("SC_IOV_MAX")  # of a writev
 
 
 class DirectoryStore(Store):
@@ -126,6 +129,8 @@ class DirectoryStore(Store):
 
 
 class DirectoryEntry(Entry):
+    is_mapped = True
+
     def __init__(self, path: str, why_not: str | None) -> None:
         self._path = path
         self._why_not = why_not  # written to
@@ -262,11 +267,17 @@ class DirectoryClaim(Claim):
 
 
 def _write(path: str, data: Sequence[Any]) -> None:
-    with open(path, "xb", buffering=0) as file:
-        for one in data:
-            left = memoryview(one).cast("B")
-            while left:
-                left = left[file.write(left) :]
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        left = deque(memoryview(one).cast("B") for one in data)
+        while left:
+            written = os.writev(fd, list(islice(left, _MOST_PIECES)))
+            while left and written >= len(left[0]):
+                written -= len(left.popleft())
+            if written:
+                left[0] = left[0][written:]
+    finally:
+        os.close(fd)
 
 
 def _link(partial: str, path: str) -> bool:

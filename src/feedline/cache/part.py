@@ -20,7 +20,7 @@ import numpy as np
 
 from feedline import _native, frame
 from feedline.block import Block
-from feedline.column import Array
+from feedline.column import Array, Joined
 from feedline.errors import CorruptRecord
 from feedline.graph import State
 from feedline.structure import flatten
@@ -51,25 +51,47 @@ class Part(NamedTuple):
     after: State
 
 
-def encode(part: Part, plan: bytes) -> Sequence[Any]:
-    """The bytes, in pieces; the first is the frame."""
-    framed = frame.encode(part.block)
-    footer = _encoder.encode(_Footer(plan, part.number, part.first, part.is_last, json.dumps(part.after)))
-    tail = _TAIL.pack(
-        _native.crc32c(framed),
-        _native.crc32c(np.frombuffer(footer, np.uint8)),
-        VERSION,
-        len(footer),
-        len(framed),
-        MAGIC,
-    )
-    return framed, footer + tail
+class Made(NamedTuple):
+    """A part that is to be published. Its rows are still where they were computed."""
+
+    number: int
+    first: int
+    blocks: Sequence[Block]
+    is_last: bool
+    after: State
+
+    @property
+    def block(self) -> Block:
+        return Block.concat(self.blocks) if self.blocks else Block(flatten(())[1], [], 0)
 
 
-def decode(data: Any, plan: bytes, number: int) -> Part:
-    """The part, with arrays that are views of `data`. CorruptRecord when it is not sound, or another one."""
+def encode(made: Made, plan: bytes) -> list[Any]:
+    """The bytes, in pieces, without copying rows where that can be spared."""
+    pieces = _pieces(made)
+    crc = 0
+    for piece in pieces:
+        crc = _native.crc32c(piece, crc)
+    footer = _encoder.encode(_Footer(plan, made.number, made.first, made.is_last, json.dumps(made.after)))
+    footer_crc = _native.crc32c(np.frombuffer(footer, np.uint8))
+    tail = _TAIL.pack(crc, footer_crc, VERSION, len(footer), sum(map(len, pieces)), MAGIC)
+    return [*pieces, footer + tail]
+
+
+def _pieces(made: Made) -> list[Array]:
+    blocks = made.blocks
+    if len({block.structure for block in blocks}) != 1:
+        return frame.Plan.of(made.block).pieces()  # there are none, or it says that they do not fit
+    columns = [Joined.of(same) for same in zip(*(block.columns for block in blocks), strict=True)]
+    return frame.Plan(blocks[0].structure, columns, sum(block.rows for block in blocks)).pieces()
+
+
+def decode(data: Any, plan: bytes, number: int, *, is_checked: bool = False) -> Part:
+    """The part, with arrays that are views of `data`. CorruptRecord when it is not sound, or another one.
+
+    With `is_checked`, the checksum of the frame, which takes the time, was found right before.
+    """
     held = np.frombuffer(data, np.uint8)
-    framed, footer = _cut(held)
+    framed, footer = _cut(held, is_checked)
     if footer.plan != plan or footer.number != number:
         raise _corrupt("it belongs to another entry")
     block = frame.decode(framed)
@@ -80,7 +102,7 @@ def decode(data: Any, plan: bytes, number: int) -> Part:
     return Part(number, footer.first, block, footer.is_last, after)
 
 
-def _cut(held: Array) -> tuple[Array, _Footer]:
+def _cut(held: Array, is_checked: bool) -> tuple[Array, _Footer]:
     if len(held) < _TAIL.size:
         raise _corrupt(f"it has {len(held)} bytes")
     crc, footer_crc, version, footer_size, frame_size, magic = _TAIL.unpack(held[-_TAIL.size :].tobytes())
@@ -89,17 +111,12 @@ def _cut(held: Array) -> tuple[Array, _Footer]:
     if frame_size + footer_size + _TAIL.size != len(held):
         raise _corrupt(f"it has {len(held):,} bytes, which is not what it says")
     framed, footer = held[:frame_size], held[frame_size : -_TAIL.size]
-    if _native.crc32c(footer) != footer_crc or _native.crc32c(framed) != crc:
+    if _native.crc32c(footer) != footer_crc or not (is_checked or _native.crc32c(framed) == crc):
         raise _corrupt("its checksum does not fit")
     try:
         return framed, _decoder.decode(footer.data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise _corrupt("its footer cannot be read") from None
-
-
-def nothing() -> Block:
-    """The block of a part without rows."""
-    return Block(flatten(())[1], [], 0)
 
 
 def _corrupt(what: str) -> CorruptRecord:

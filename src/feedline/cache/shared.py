@@ -14,11 +14,10 @@ from threading import Lock
 from typing import NamedTuple
 from weakref import finalize
 
-from feedline import frame
 from feedline.cache import part as parts
 from feedline.cache import plan as documents
 from feedline.cache.heartbeat import beat, rest
-from feedline.cache.part import Part
+from feedline.cache.part import Made, Part
 from feedline.cache.plan import MANIFEST, PLAN, Manifest, Plan, name_of
 from feedline.cache.store import Claim, Entry, NoRoom, Store, Unavailable
 from feedline.errors import CacheError, CorruptRecord
@@ -56,6 +55,7 @@ class SharedEntry:
         self._held: OrderedDict[int, _Held] = OrderedDict()
         self._bytes = 0
         self._lock = Lock()
+        self._checked: set[int] = set()  # parts that were read before, or that this process made
         self._told = False
         self._entry: Entry | None = None
         self.plan: Plan | None = None
@@ -158,12 +158,13 @@ class SharedEntry:
         if data is None:
             return None
         try:
-            found = parts.decode(data, self._id, number)
+            found = parts.decode(data, self._id, number, is_checked=number in self._checked)
         except CorruptRecord as error:
             self._check_plan()
             self._warn(f"part {number}: {error.what}. It is computed again.")
             self._open.drop(name_of(number), data)
             return None
+        self._checked.add(number)
         self._keep(found, len(data) if isinstance(data, bytes) else 0)
         return found
 
@@ -199,15 +200,18 @@ class SharedEntry:
         rest(claim)
         claim.release()
 
-    def publish(self, part: Part, claim: Claim) -> Part | None:
-        """The part as others see it, also when it cannot be kept; None when another one was first."""
-        data = parts.encode(part, self._id)
+    def publish(self, made: Made, claim: Claim) -> Part | None:
+        """The part, also when it cannot be kept; None when another one was first."""
+        data = parts.encode(made, self._id)
         with self.surviving():
             if self._make_room is not None:
                 self._make_room(sum(map(len, data)))
-            if not self._open.put(name_of(part.number), data, claim):
+            if not self._open.put(name_of(made.number), data, claim):
                 return None
-        return part._replace(block=frame.decode(data[0]))
+            if self._open.is_mapped:
+                self._checked.add(made.number)
+                return self.part(made.number)
+        return parts.decode(b"".join(data), self._id, made.number, is_checked=True)
 
     def close(self) -> None:
         entry, self._entry = self._entry, None

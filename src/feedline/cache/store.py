@@ -64,6 +64,8 @@ class Entry(ABC):
     Every method may raise Unavailable.
     """
 
+    is_mapped = False  # is what was put read from the memory that it was put to?
+
     @abstractmethod
     def read(self, name: str) -> Any | None:
         """The item, as a buffer of bytes that stays as it is; None when there is none."""
