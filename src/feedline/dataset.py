@@ -301,19 +301,58 @@ class Dataset:
         )
         return Dataset(made)
 
-    def cache(self, location: str | os.PathLike[str] = "") -> Dataset:
-        """Keep the elements in memory: computed by the first iteration that comes to the end, then read.
+    def cache(
+        self,
+        location: str | os.PathLike[str] = "",
+        *,
+        version: str | None = None,
+        cache_limit: int | str | None = None,
+        blobs: str | os.PathLike[str] | None = None,
+        on_unavailable: str = "raise",
+    ) -> Dataset:
+        """Keep the elements, in memory or at a location that other runs share, so that they are computed once.
 
-        They are the same in each iteration: shuffle after, not before. Their arrays are read-only. The memory
-        is this process's, and free again when the dataset is.
+        They are the same in each iteration: shuffle after, not before. Their arrays are read-only.
+
+        Without a location, they are computed by the first iteration that comes to the end. The memory is this
+        process's, and free again when the dataset is.
 
         >>> squares = Dataset.range(5).map(lambda x: x * x).cache()
         >>> [int(x) for x in squares], [int(x) for x in squares]
         ([0, 1, 4, 9, 16], [0, 1, 4, 9, 16])
+
+        A location is a directory, `redis://host:port/db`, or the URL of an object store, `s3://bucket/prefix`
+        say. Any number of runs may use it at the same time: together they compute each element once, and
+        read what the others have computed while it grows. A run that stops or is killed leaves what it has
+        done to the others. Pipelines are told apart by their `fingerprint()`: one that was changed never
+        reads what it was before.
+
+        >>> import tempfile
+        >>> location = tempfile.mkdtemp()
+        >>> [int(x) for x in Dataset.range(5).map(lambda x: x * x).cache(location)]
+        [0, 1, 4, 9, 16]
+
+        `version`: what the functions are, where that cannot be found out from them; give another one when
+        they change. `cache_limit`: bytes, or "100GB", that all entries of the location may have; those used
+        least recently make room. `blobs`: a directory or an object store for what is too large for Redis.
+        `on_unavailable="compute"`: go on without the cache when its server does not answer.
         """
-        if location != "":
-            return Dataset(ops.SharedCache(self._node, os.fspath(location), site=_site("cache")))
-        return Dataset(ops.Cache(self._node, site=_site("cache")))
+        if location == "":
+            if (version, cache_limit, blobs, on_unavailable) != (None, None, None, "raise"):
+                raise UsageError(
+                    "cache: its options are those of a shared cache; say where:  cache(location)"
+                )
+            return Dataset(ops.Cache(self._node, site=_site("cache")))
+        node = ops.SharedCache(
+            self._node,
+            os.fspath(location),
+            version,
+            cache_limit,
+            None if blobs is None else os.fspath(blobs),
+            on_unavailable,
+            site=_site("cache"),
+        )
+        return Dataset(node)
 
     def concatenate(self, dataset: Dataset) -> Dataset:
         """The elements of this dataset, then those of the other, which must have the same structure.

@@ -31,6 +31,7 @@ from feedline.graph.span import Span
 PART_BYTES = 16 << 20
 PART_SECONDS = 0.25
 _MOST_PARTS = 8192  # where the number is known; else parts grow with their number
+_FEWEST_ROWS = 4  # that tell how long rows take: the first ones may have to wait for workers
 _EVEN = 256  # parts of fast rows have a multiple of that many, so that usual batches are not cut
 _PATIENCE = 1.0  # seconds without a new part, after which another than the leader makes one
 _SLEEP, _LONGEST_SLEEP = 0.001, 0.02
@@ -130,7 +131,7 @@ class IndexedFiller(_Filler):
             rows = end
             size = sum(item.nbytes for item in items if isinstance(item, Block))
             is_slow = 2 * rows * best > PART_SECONDS and rows * _MOST_PARTS >= self.length
-            if 2 * size > PART_BYTES or (rows > 1 and is_slow):
+            if 2 * size > PART_BYTES or (rows >= _FEWEST_ROWS and is_slow):
                 break
         return items
 

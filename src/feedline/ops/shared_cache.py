@@ -1,4 +1,4 @@
-"""cache(location): elements kept where other runs find them, at the same time too.
+"""cache(location): elements kept where other runs find them, also while they are being computed.
 
 What is cached is the first iteration of the steps before, as for the cache in memory. Rows are read-only.
 """
@@ -6,37 +6,47 @@ What is cached is the first iteration of the steps before, as for the cache in m
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from feedline.block import Block
+from feedline.cache.eviction import Bound
 from feedline.cache.filling import IndexedFiller, StreamedFiller
 from feedline.cache.opening import open_store
 from feedline.cache.plan import Plan
 from feedline.cache.reading import IndexedStream, StreamedStream, gather
 from feedline.cache.shared import SharedEntry
-from feedline.graph import Context, Indices, Node, Peek, State, Stream, fingerprint
+from feedline.cache.siblings import changes_since
+from feedline.errors import UsageError
+from feedline.graph import Context, Fingerprint, Indices, Node, Peek, State, Stream, strict_fingerprint
+from feedline.graph.arguments import bytes_of
 from feedline.graph.context import FIRST_EPOCH
+
+_ON_UNAVAILABLE = ("raise", "compute")
+
+
+class _Opened(NamedTuple):
+    shared: SharedEntry
+    fingerprint: Fingerprint
+    process: int
 
 
 class _Handle:
-    """The entry of one node, open in this process. It does not travel."""
+    """The entry of one node, open in this process as long as the node lives. It does not travel."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._shared: SharedEntry | None = None
-        self._process = 0
+        self._opened: _Opened | None = None
 
-    def get(self, node: SharedCache) -> SharedEntry:
+    def get(self, node: SharedCache) -> _Opened:
         with self._lock:
-            if self._shared is None or self._process != os.getpid():
-                store = open_store(node.location)
-                self._shared = SharedEntry(store, fingerprint(node.input))
-                self._process = os.getpid()
-            return self._shared
+            if self._opened is None or self._opened.process != os.getpid():
+                self._opened = node._open_entry()
+            return self._opened
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Handle, ()
@@ -46,7 +56,21 @@ class _Handle:
 class SharedCache(Node):
     input: Node
     location: str = field(compare=False)
+    version: str | None = None
+    cache_limit: int | str | None = field(default=None, compare=False)  # once it is made, in bytes
+    blobs: str | None = field(default=None, compare=False)
+    on_unavailable: str = field(default="raise", compare=False)
     handle: _Handle = field(default_factory=_Handle, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.version is not None and not isinstance(self.version, str):
+            raise UsageError(f"cache(version={self.version!r}): give a string, such as '1'.")
+        if self.cache_limit is not None:
+            object.__setattr__(self, "cache_limit", bytes_of("cache", "cache_limit", self.cache_limit))
+        if self.on_unavailable not in _ON_UNAVAILABLE:
+            raise UsageError(
+                f"cache(on_unavailable={self.on_unavailable!r}): it is 'raise', or 'compute' to go on without."
+            )
 
     def length(self) -> int | None:
         return self.input.length()
@@ -58,23 +82,46 @@ class SharedCache(Node):
         return self.input.spec(peek)
 
     def gather(self, indices: Indices, context: Context) -> Block:
-        context, shared = context.at_epoch(FIRST_EPOCH), self.handle.get(self)
+        context, opened = context.at_epoch(FIRST_EPOCH), self.handle.get(self)
         if len(indices):
-            with shared.surviving():
-                block = gather(self._indexed(shared, context), indices)
+            with opened.shared.surviving():
+                block = gather(self._indexed(opened, context), indices)
                 if block is not None:
                     return block
         return context.gather(self.input, indices)
 
     def open(self, context: Context, state: State) -> Stream:
-        context, shared = context.at_epoch(FIRST_EPOCH), self.handle.get(self)
+        context, opened = context.at_epoch(FIRST_EPOCH), self.handle.get(self)
         if self.length() is not None:
-            return IndexedStream(shared, self._indexed(shared, context), str(self), state)
-        filler = StreamedFiller(shared, self.input, context, partial(self._draft, shared))
-        return StreamedStream(shared, filler, str(self), state)
+            return IndexedStream(opened.shared, self._indexed(opened, context), str(self), state)
+        filler = StreamedFiller(opened.shared, self.input, context, partial(self._draft, opened))
+        return StreamedStream(opened.shared, filler, str(self), state)
 
-    def _indexed(self, shared: SharedEntry, context: Context) -> IndexedFiller:
-        return IndexedFiller(shared, self.input, context, partial(self._draft, shared))
+    def _indexed(self, opened: _Opened, context: Context) -> IndexedFiller:
+        return IndexedFiller(opened.shared, self.input, context, partial(self._draft, opened))
 
-    def _draft(self, shared: SharedEntry, seeds: Sequence[int], part_rows: int | None) -> Plan:
-        return Plan(key=shared.key, length=self.length(), part_rows=part_rows, seeds=tuple(seeds))
+    def _draft(self, opened: _Opened, seeds: Sequence[int], part_rows: int | None) -> Plan:
+        return Plan(
+            key=opened.fingerprint,
+            length=self.length(),
+            part_rows=part_rows,
+            seeds=tuple(seeds),
+            steps=opened.fingerprint.steps,
+            pipeline=opened.fingerprint.parts,
+        )
+
+    def _open_entry(self) -> _Opened:
+        found = strict_fingerprint(self.input, self.version)
+        store = open_store(self.location, blobs=self.blobs)
+        shared = SharedEntry(
+            store,
+            found,
+            goes_on=self.on_unavailable == "compute",
+            make_room=None if self.cache_limit is None else Bound(store, self.cache_limit).make_room,
+        )
+        if shared.plan is None:
+            with shared.surviving():
+                changes = changes_since(store, found)
+                if changes is not None:
+                    warnings.warn(changes, RuntimeWarning, stacklevel=2)
+        return _Opened(shared, found, os.getpid())
