@@ -19,20 +19,12 @@ import numpy as np
 from feedline import ops
 from feedline.block import Block
 from feedline.graph import INFINITE, UNKNOWN, Node, Site
+from feedline.graph.shown import Shown
 from feedline.run import Measure
 from feedline.spec import ArraySpec, RaggedSpec, dtype_name
 from feedline.structure import Structure, flatten
 
 _WIDEST = 60  # characters of a step and its arguments
-
-
-class Table(str):
-    """Text that a REPL or a notebook shows as `print` does."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 @dataclass(frozen=True)
@@ -115,9 +107,9 @@ def outline(node: Node, face: type) -> str:
     return " -> ".join(reversed(steps))
 
 
-def explain(node: Node, face: type) -> Table:
+def explain(node: Node, face: type) -> Shown:
     """The steps up to `node`. `face` is the class whose methods made them."""
-    return Table(_table(_HEAD, (_described(row) for _, row in _steps(node, face))))
+    return Shown(_table(_HEAD, (_described(row) for _, row in _steps(node, face))))
 
 
 def stats(node: Node, face: type, measures: Mapping[Any, Measure] | None) -> Stats:

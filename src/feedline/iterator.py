@@ -10,7 +10,7 @@ from typing import Any
 
 from feedline.block import Block
 from feedline.errors import UsageError
-from feedline.graph import Context, Cursor, Node, RandomNode, State, fingerprint, random_nodes
+from feedline.graph import Context, Cursor, Node, RandomNode, State, position_key, random_nodes
 
 _VERSION = 1
 _PACKAGE = os.path.dirname(__file__) + os.sep
@@ -94,7 +94,7 @@ class DatasetIterator(Iterator[Any]):
         self._given = 0
         return {
             "feedline": _VERSION,
-            "pipeline": fingerprint(self._node),
+            "pipeline": position_key(self._node),
             "epoch": list(self._context.epoch),
             "seeds": [node.seed_in(self._context) for node in self._unseeded()],
             "position": cursor.state(),
@@ -109,7 +109,7 @@ class DatasetIterator(Iterator[Any]):
         keys = {"feedline", "pipeline", "epoch", "seeds", "position"}
         if not isinstance(state, dict) or set(state) != keys or state["feedline"] != _VERSION:
             raise UsageError("load_state_dict: this is not what state_dict() of a feedline iterator gave.")
-        if state["pipeline"] != fingerprint(self._node):
+        if state["pipeline"] != position_key(self._node):
             raise UsageError(
                 "load_state_dict: this state was taken from another pipeline.\n"
                 "  Its steps, their arguments and their functions must be the same as then."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
@@ -24,6 +24,19 @@ class Site(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.step}, added at {self.file}:{self.line}"
+
+
+class Source(NamedTuple):
+    """A file that a step reads, and what tells it apart from the file that it was before."""
+
+    path: str
+    size: int
+    stamp: str  # when it was written, or what its checksum is
+    trouble: str = ""  # why that cannot be told
+
+    @property
+    def facts(self) -> str:
+        return f"size {self.size}, {self.stamp}"
 
 
 Peek: TypeAlias = Callable[["Node"], Any]
@@ -56,6 +69,12 @@ class Node(ABC):
     # May a function of the user's draw other numbers in it each time?
     may_draw: ClassVar[bool] = False
 
+    # Does it give the elements of its input as they are, however it was told to? Then it does not count.
+    gives_its_input: ClassVar[bool] = False
+
+    # The fields that only say where files are: what counts of them is what `sources` tells.
+    file_fields: ClassVar[frozenset[str]] = frozenset()
+
     site: Site | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     @abstractmethod
@@ -81,6 +100,10 @@ class Node(ABC):
     def gather(self, indices: Indices, context: Context) -> Block:
         """The elements at these indices, each from 0 to `length() - 1`."""
         raise UsageError(f"{self}: elements can only be had one after another.")
+
+    def sources(self) -> Iterable[Source]:
+        """The files that its elements come from, as they are now."""
+        return ()
 
     def __getstate__(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)}  # without what is only cached

@@ -13,7 +13,7 @@ from feedline.ops.global_shuffle import GlobalShuffle
 from feedline.ops.group_by_window import GroupByWindow
 from feedline.ops.ignore_errors import IgnoreErrors
 from feedline.ops.interleave import Interleave
-from feedline.ops.list_files import ListFiles
+from feedline.ops.list_files import Files, ListFiles
 from feedline.ops.map import Map
 from feedline.ops.options import Options
 from feedline.ops.padded_batch import PaddedBatch
@@ -46,6 +46,7 @@ __all__ = [
     "Concatenate",
     "Counter",
     "Enumerate",
+    "Files",
     "Filter",
     "FromGenerator",
     "GlobalShuffle",

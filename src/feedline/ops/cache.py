@@ -44,6 +44,8 @@ class Cache(Node):
     input: Node
     memory: _Memory = field(default_factory=_Memory, init=False, compare=False, repr=False)
 
+    gives_its_input = True
+
     def length(self) -> int | None:
         return self.input.length()
 

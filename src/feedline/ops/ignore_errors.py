@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from feedline.block import Block
@@ -14,7 +14,7 @@ from feedline.graph.arguments import check_bool
 @dataclass(frozen=True, eq=False)
 class IgnoreErrors(Node):
     input: Node
-    log_warning: bool
+    log_warning: bool = field(compare=False)
 
     def __post_init__(self) -> None:
         check_bool(self, "log_warning")

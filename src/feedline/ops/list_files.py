@@ -12,8 +12,9 @@ from typing import Any, TypeAlias, cast
 from feedline.block import Block
 from feedline.column import Bytes
 from feedline.errors import UsageError
-from feedline.graph import Context, Indices, Node, Peek, State, Stream
+from feedline.graph import Context, Indices, Node, Peek, Source, State, Stream
 from feedline.graph.indexed import InOrder
+from feedline.records.file_facts import file_facts
 from feedline.spec import STRING, ArraySpec
 from feedline.structure import flatten
 
@@ -40,6 +41,9 @@ class ListFiles(Node):
             )
         return cls(tuple(found), **site)
 
+    def sources(self) -> list[Source]:
+        return [Source(*facts) for facts in file_facts(map(os.fsdecode, self.paths))]
+
     def length(self) -> int:
         return len(self.paths)
 
@@ -55,6 +59,13 @@ class ListFiles(Node):
 
     def open(self, context: Context, state: State) -> Stream:
         return InOrder(self, context, state)
+
+
+@dataclass(frozen=True, eq=False)
+class Files(ListFiles):
+    """Paths of which the next step makes no other use than to read the files."""
+
+    file_fields = frozenset({"paths"})
 
 
 def _checked(pattern: Any) -> Any:

@@ -49,7 +49,8 @@ class Map(Node):
         return collector.block()
 
     def draws(self, context: Context) -> Draws:
-        return Draws(len(tree(self.input)), context.epoch)
+        before = sum(not node.gives_its_input for node in tree(self.input))
+        return Draws(before, context.epoch)
 
     def open(self, context: Context, state: State) -> Stream:
         return self._open(context, self.input, state)

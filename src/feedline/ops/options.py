@@ -24,6 +24,7 @@ class Options(Node):
     workers: int | None = field(default=None, compare=False)
 
     passes_rows_on = True
+    gives_its_input = True
 
     def __post_init__(self) -> None:
         if self.max_open_files is not None:

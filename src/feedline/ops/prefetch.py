@@ -17,6 +17,7 @@ class Prefetch(Node):
     buffer_size: int  # elements; -1: as many as the consumer needs not to wait
 
     works_ahead = True
+    gives_its_input = True
 
     def __post_init__(self) -> None:
         check_int(self, "buffer_size", -1, "buffer_size must be 0 or more, or AUTOTUNE (-1).")

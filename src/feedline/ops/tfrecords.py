@@ -12,9 +12,10 @@ from typing import Any
 
 from feedline.block import Block
 from feedline.errors import UsageError
-from feedline.graph import UNKNOWN, Context, Indices, Node, Peek, State, Stream
+from feedline.graph import UNKNOWN, Context, Indices, Node, Peek, Source, State, Stream
 from feedline.records.blocks import BlockSource, PointSource
 from feedline.records.decode import Plan, plan_of
+from feedline.records.file_facts import file_facts
 from feedline.spec import STRING, ArraySpec
 
 # Of a block: fewer would cost more than they spare, and more would leave the processor's caches. In between,
@@ -32,6 +33,7 @@ class TFRecords(Node):
 
     passes_rows_on = True
     is_portable = True
+    file_fields = frozenset({"paths"})
 
     @cached_property
     def plan(self) -> Plan | None:
@@ -43,6 +45,9 @@ class TFRecords(Node):
         if self.skip or self.compression not in ("auto", "none"):
             return None
         return PointSource.of(self.paths, self.plan, verify=self.verify)
+
+    def sources(self) -> list[Source]:
+        return [Source(*facts) for facts in file_facts(self.paths)]
 
     def length(self) -> int | None:
         return None if self._points is None else len(self._points)

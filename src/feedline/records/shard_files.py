@@ -128,8 +128,17 @@ def shard_name(prefix: str, number: int, count: int) -> str:
 
 
 def is_shard_name(prefix: str, name: str) -> bool:
-    rest = name.removeprefix(prefix)
-    return name != rest and re.fullmatch(r"-\d{5,}-of-\d{5,}\.tfrecord", rest, re.ASCII) is not None
+    return prefix != "" and prefix_of(name) == prefix
+
+
+def prefix_of(name: str) -> str | None:
+    """That of the name of a shard; None if it is not one.
+
+    >>> prefix_of("data-00000-of-00016.tfrecord")
+    'data'
+    """
+    found = re.fullmatch(r"(.+)-\d{5,}-of-\d{5,}\.tfrecord", name, re.ASCII | re.DOTALL)
+    return found[1] if found else None
 
 
 def manifest_path(directory: str, prefix: str) -> str:

@@ -1,0 +1,351 @@
+"""A value as text: the same for equal values in any process, another for others.
+
+The text of a large value ends in a digest. A value that does not tell what it is (an open file, a lock) is a
+problem, and stands there by its type. What functions and classes are is left to subclasses.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import hashlib
+import logging
+import random
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import _lru_cache_wrapper, partial
+from pathlib import PurePath
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MappingProxyType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
+from typing import Any
+
+import numpy as np
+
+from feedline.block import Block
+from feedline.column import Bytes, Objects, Ragged
+from feedline.graph.fingerprint.code import code_text
+from feedline.graph.fingerprint.origin import is_library_name, is_ours
+from feedline.graph.fingerprint.reached import Absent, Library, Whole
+from feedline.graph.node import Node
+from feedline.structure import Structure
+
+_LONGEST = 160  # characters of the text of a value inside of another
+_INLINE = 8  # numbers of an array that are shown
+
+_PLAIN = {type(None), bool, int, float, str}  # Python's own text of these is what is wanted
+_FRAMEWORKS = {"jax", "jaxlib", "keras", "tensorflow", "torch"}
+
+
+def digest(data: Any) -> str:
+    return hashlib.blake2b(data, digest_size=10).hexdigest()
+
+
+def shortened(text: str, longest: int) -> str:
+    """The text, or its beginning and a digest of all."""
+    if len(text) <= longest:
+        return text
+    return f"{text[:24]}... {digest(text.encode('utf-8', 'surrogatepass'))}"
+
+
+class Texts:
+    def __init__(self) -> None:
+        self._done: dict[int, tuple[Any, str]] = {}  # by id, with the values, so that no other has it
+        self._open: dict[int, int] = {}  # those that are being told, and how deep they are
+        self.path: list[str] = []  # to the one that is being told, from the one that was asked for
+
+    # For subclasses
+
+    def function(self, function: FunctionType) -> str:
+        raise NotImplementedError
+
+    def user_class(self, kind: type) -> str:
+        raise NotImplementedError
+
+    def pipeline(self, node: Node) -> str:
+        raise NotImplementedError
+
+    def uses(self, module: str) -> None:
+        """Something of a library's module counts by its name."""
+
+    def problem(self, what: str) -> None:
+        """Something does not tell what it is."""
+
+    # Values
+
+    def text(self, value: Any) -> str:
+        kind = type(value)
+        if kind in _PLAIN:
+            return _plain(value)
+        key = id(value)
+        if key in self._done:
+            return self._done[key][1]
+        if key in self._open:
+            return f"<as {len(self._open) - self._open[key]} further up>"
+        self._open[key] = len(self._open)
+        try:
+            made = shortened(self._told(value), _LONGEST)
+        finally:
+            del self._open[key]
+        self._done[key] = (value, made)
+        return made
+
+    def _told(self, value: Any) -> str:
+        for tell in (self._container, self._array, self._callable, self._of_python, self._of_feedline):
+            told = tell(value)
+            if told is not None:
+                return told
+        return self._object(value)
+
+    def _container(self, value: Any) -> str | None:
+        if isinstance(value, set | frozenset):
+            return f"{self._class(type(value))}({{{', '.join(sorted(map(self.text, value)))}}})"
+        if type(value) is dict or isinstance(value, MappingProxyType):
+            return _at_once(value, (value, value.values())) or "{" + self._pairs(value.items()) + "}"
+        if type(value) is list:
+            return _at_once(value, (value,)) or f"[{', '.join(map(self.text, value))}]"
+        if type(value) is tuple:
+            comma = "," if len(value) == 1 else ""
+            return _at_once(value, (value,)) or f"({', '.join(map(self.text, value))}{comma})"
+        if type(value) in (bytes, bytearray):
+            return (
+                repr(value) if len(value) <= 40 else f"{type(value).__name__} {len(value):,} {digest(value)}"
+            )
+        return None
+
+    def _pairs(self, items: Iterable[tuple[Any, Any]]) -> str:
+        return ", ".join(f"{self.text(key)}: {self._at(f'[{key!r}]', value)}" for key, value in items)
+
+    def _at(self, step: str, value: Any) -> str:
+        self.path.append(step)
+        told = self.text(value)
+        self.path.pop()
+        return told
+
+    def _array(self, value: Any) -> str | None:
+        if isinstance(value, np.dtype):
+            return f"dtype {value.str if value.names is None else value.descr}"
+        if isinstance(value, np.generic):
+            return (
+                f"np.{value.dtype.name}({value.item()!r})"
+                if value.dtype.kind in "biufc"
+                else self._ndarray(np.asarray(value))
+            )
+        if isinstance(value, np.ma.MaskedArray):
+            parts = value.data, np.ma.getmaskarray(value), np.asarray(value.fill_value)
+            return f"masked({', '.join(map(self._ndarray, parts))})"
+        if isinstance(value, np.ndarray) and is_library_name(type(value).__module__):
+            return self._ndarray(np.asarray(value))
+        if (
+            type(value).__module__.partition(".")[0] in _FRAMEWORKS
+            and not isinstance(value, type)
+            and hasattr(value, "__array__")
+        ):
+            try:
+                return f"{type(value).__name__} {self._ndarray(np.asarray(value))}"
+            except Exception:
+                return self._opaque(value)
+        return None
+
+    def _ndarray(self, array: Any) -> str:
+        shape = f"[{', '.join(map(str, array.shape))}]"
+        if array.dtype.names is not None:  # between the fields may be bytes that nobody set
+            return f"array {shape} " + self._pairs((name, array[name]) for name in array.dtype.names)
+        if array.dtype.hasobject:
+            return f"array {array.dtype} {shape} {self.text(array.ravel().tolist())}"
+        if array.dtype.kind in "biuf" and array.size <= _INLINE:
+            return f"array {array.dtype.str} {shape} {array.ravel().tolist()}"
+        return f"array {array.dtype.name}{array.dtype.byteorder} {shape} {self.bytes_of(array)}"
+
+    def bytes_of(self, array: Any) -> str:
+        return digest(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+
+    def _callable(self, value: Any) -> str | None:
+        if isinstance(value, FunctionType):
+            return self.function(value)
+        if isinstance(value, type):
+            return self._class(value)
+        if isinstance(value, partial) and type(value) is partial:
+            held = [
+                self.text(value.func),
+                *map(self.text, value.args),
+                "{" + self._pairs(value.keywords.items()) + "}",
+            ]
+            return f"partial({', '.join(held)})"
+        if isinstance(value, _lru_cache_wrapper):
+            return f"cached {self.text(value.__wrapped__)}"
+        if isinstance(value, MethodType):
+            return f"{self.text(value.__self__)}.{value.__name__} {self.text(value.__func__)}"
+        if isinstance(value, np.ufunc):
+            return self._ufunc(value)
+        if isinstance(value, BuiltinFunctionType | MethodWrapperType):
+            owner: Any = getattr(value, "__self__", None)
+            if owner is not None and not isinstance(owner, ModuleType):
+                return f"{self.text(owner)}.{value.__name__}"
+        if found_by_name(value):  # of C, or of what compiles to it
+            if not is_library_name(module_of(value)):
+                self.problem(f"is {value.__qualname__}, whose code is not Python's")
+            return self.named(value)
+        return None
+
+    def named(self, value: Any) -> str:
+        """A function or a class of a library."""
+        module = module_of(value)
+        self.uses(module)
+        return f"{module}.{value.__qualname__}"
+
+    def _class(self, kind: type) -> str:
+        if kind.__module__ == "builtins":
+            return kind.__qualname__
+        return self.named(kind) if is_library_name(kind.__module__) else self.user_class(kind)
+
+    def _ufunc(self, value: Any) -> str:
+        name = str(value.__name__)
+        for module in ("numpy", "scipy.special"):
+            if getattr(sys.modules.get(module), name, None) is value:
+                self.uses(module)
+                return f"{module}.{name}"
+        self.problem("is a ufunc, which does not tell what it does")
+        return "ufunc"
+
+    def _of_python(self, value: Any) -> str | None:
+        if isinstance(value, CodeType):
+            return f"code {digest(code_text(value, self.text).encode('utf-8', 'surrogatepass'))}"
+        if isinstance(value, ModuleType):  # a library's, as of others it is told what is used of them
+            self.uses(value.__name__)
+            return f"module {value.__name__}"
+        if isinstance(value, Library):
+            self.uses(value.name)
+            return f"module {value.name}"
+        if isinstance(value, Whole):
+            self.problem(f"is the module {value.module} as a whole")
+            return f"module {value.module}"
+        if isinstance(value, Absent):
+            return "not there"
+        if isinstance(value, logging.Logger):  # its name is that of a module, and no element depends on it
+            return "logger"
+        if isinstance(value, PurePath):
+            return f"{type(value).__name__}({str(value)!r})"
+        if isinstance(value, re.Pattern):
+            return f"re.compile({value.pattern!r}, {value.flags})"
+        if isinstance(value, Enum):
+            return f"{self._class(type(value))}.{value.name}"
+        return None
+
+    def _of_feedline(self, value: Any) -> str | None:
+        if isinstance(value, Node):
+            return self.pipeline(value)
+        if isinstance(value, Ragged):
+            return f"Ragged({self.text(value.values)}, {self.text(value.offsets)})"
+        if isinstance(value, Bytes):
+            normal = value.normal()
+            return f"Bytes({list(value.shape)}, {self.text(normal.data)}, {self.text(normal.offsets)})"
+        if isinstance(value, Objects):
+            return f"Objects({', '.join(map(self.text, value.items))})"
+        if isinstance(value, Block):
+            columns = ", ".join(map(self.text, value.columns))
+            return f"Block({value.rows}, {self.text(value.structure)}, {columns})"
+        if isinstance(value, Structure):
+            return f"Structure({self.text(value.to_json())})"
+        if is_ours(type(value).__module__) and is_dataclass(value):
+            counted = [(one.name, getattr(value, one.name)) for one in fields(value) if one.compare]
+            return f"{type(value).__name__}({', '.join(f'{name}={self.text(one)}' for name, one in counted)})"
+        return None
+
+    def _object(self, value: Any) -> str:
+        """As it would be pickled for a worker: that is all that could count there."""
+        state = self.parts_of(value)
+        if state is None:
+            return self._opaque(value)
+        made, attributes, items = state
+        told = [self.text(one) for one in made]
+        told += [f"{name}={self._at(f'.{name}', one)}" for name, one in attributes]
+        told += [f"{self.text(one)}" for one in items]
+        return f"{self._class(type(value))}({', '.join(told)})"
+
+    def parts_of(self, value: Any) -> tuple[list[Any], list[tuple[str, Any]], list[Any]] | None:
+        """What an object is made of, its attributes, and what it contains; None: it does not tell."""
+        kind = type(value)
+        is_users = not is_library_name(kind.__module__) and kind.__module__ != "builtins"
+        if isinstance(value, Iterator) and not is_users:
+            return None  # it is not what it was, once something was taken from it
+        if isinstance(value, random.Random) or kind.__module__.startswith("numpy.random"):
+            return None  # nor a generator of random numbers
+        if kind.__module__.partition(".")[0] in _FRAMEWORKS:
+            return None
+        try:
+            reduce = copyreg.dispatch_table.get(kind)
+            reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
+        except Exception:
+            return None
+        if isinstance(reduced, str):
+            return [reduced], [], []
+        maker, arguments, state, listed, keyed = (*reduced, None, None, None)[:5]
+        made = [] if maker in (copyreg.__newobj__, kind) else [maker]  # type: ignore[attr-defined]
+        made += [one for one in arguments if one is not kind]
+        attributes, other = _attributes(state)
+        if kind is np.vectorize:
+            attributes = [
+                (name, one) for name, one in attributes if name != "_ufunc"
+            ]  # made by the first call
+        return made + other, attributes, [*(listed or ()), *(keyed or ())]
+
+    def _opaque(self, value: Any) -> str:
+        kind = type(value)
+        self.problem(f"is a {kind.__module__}.{kind.__qualname__}".replace("builtins.", ""))
+        return f"a {kind.__qualname__}"
+
+
+def module_of(value: Any) -> str:
+    owner = getattr(value, "__objclass__", None)  # of a method of C's
+    return str(getattr(value, "__module__", None) or getattr(owner, "__module__", "builtins"))
+
+
+def found_by_name(value: Any) -> bool:
+    """Does its module have it under its name?"""
+    name = getattr(value, "__qualname__", None)
+    found: Any = sys.modules.get(module_of(value))
+    for part in name.split(".") if isinstance(name, str) else ("",):
+        found = getattr(found, part, None)
+    return found is value
+
+
+def _plain(value: Any) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # an int of thousands of digits
+        return hex(value)
+
+
+def _at_once(value: Any, members: Iterable[Iterable[Any]]) -> str | None:
+    """The text of a container of plain values: a vocabulary may have a million."""
+    if type(value) not in (dict, list, tuple) or any(set(map(type, one)) - _PLAIN for one in members):
+        return None
+    try:
+        return repr(value)
+    except ValueError:
+        return None
+
+
+def _attributes(state: Any) -> tuple[list[tuple[str, Any]], list[Any]]:
+    """The attributes in what `__getstate__` gave, and what else it gave."""
+    if state is None:
+        return [], []
+    if (
+        isinstance(state, tuple)
+        and len(state) == 2
+        and isinstance(state[1], dict)
+        and isinstance(state[0], dict | None)
+    ):
+        state = {**(state[0] or {}), **state[1]}
+    if isinstance(state, dict) and all(isinstance(name, str) for name in state):
+        return sorted(state.items()), []
+    return [], [state]
