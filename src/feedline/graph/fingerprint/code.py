@@ -16,7 +16,11 @@ from typing import Any, NamedTuple
 _FLAGS = 0x04 | 0x08 | 0x20 | 0x80 | 0x100 | 0x200
 
 # They are there for line numbers and for the interpreter's own use.
-_SILENT = {"NOP", "CACHE", "EXTENDED_ARG"}
+_SILENT = {"NOP", "CACHE", "EXTENDED_ARG", "PUSH_NULL"}
+
+# `module.f(x)` is compiled in one way where the same file imports the module, and in another where it does
+# not, as in another cell of a notebook.
+_THE_SAME = {"LOAD_METHOD": "LOAD_ATTR"}
 
 # What the body of a class says of itself first: where it is, and its docstring.
 _OF_CLASS_BODIES = {"__module__", "__qualname__", "__doc__", "__firstlineno__"}
@@ -37,7 +41,7 @@ def code_text(code: CodeType, constant: Callable[[Any], str]) -> str:
             meant = constant(each.argval)
         else:
             meant = "" if each.arg is None else str(each.argval)
-        lines.append(f"{each.opname} {meant}")
+        lines.append(f"{_THE_SAME.get(each.opname, each.opname)} {meant}")
     handlers: Any = dis.Bytecode(code)
     for entry in handlers.exception_entries:
         places = [index[place] for place in (entry.start, entry.end, entry.target)]
@@ -85,15 +89,17 @@ def loads(code: CodeType) -> list[Load]:
     return sorted(found)
 
 
-def imports(code: CodeType, package: str | None) -> list[str]:
-    """The modules that are imported while it runs, by their full names."""
-    found: set[str] = set()
+def imports(code: CodeType, package: str | None) -> list[Load]:
+    """The modules that are imported while it runs, by their full names, and what is taken from them."""
+    found: set[Load] = set()
     for each in nested(code):
         before: list[Any] = [None, None]  # how many packages up, and what is taken from it
         for one in dis.get_instructions(each):
             if one.opname == "IMPORT_NAME":
-                level = before[0] or 0
-                found.add(resolve_name("." * level + one.argval, package or "") if level else one.argval)
+                level, names = before
+                module = "." * level + one.argval
+                module = resolve_name(module, package) if level and package else module
+                found.add(Load(module, tuple(names or ())))
             if one.opname not in _SILENT:
                 before = [before[1], one.argval]
     return sorted(found)

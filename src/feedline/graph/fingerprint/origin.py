@@ -18,8 +18,8 @@ _LIBRARIES = tuple(os.path.join(sysconfig.get_paths()[key], "") for key in ("std
 
 
 def is_library_module(module: ModuleType) -> bool:
-    if is_ours(module.__name__):
-        return True
+    if is_ours(module.__name__) or module.__name__ == "__main__":
+        return module.__name__ != "__main__"
     origin = getattr(getattr(module, "__spec__", None), "origin", None)
     file = getattr(module, "__file__", None)
     if file is None:
@@ -40,9 +40,10 @@ def is_library_code(code: CodeType, globals_: dict[str, Any]) -> bool:
 
 def is_library_name(module: Any) -> bool:
     """Of the name of a module, as classes and functions have it."""
-    if module is None or is_ours(module):
-        return module is not None
-    found = sys.modules.get(str(module))
+    if is_ours(module):
+        return True
+    # Of a function that came from another process, __main__ is not this one's.
+    found = None if module == "__main__" else sys.modules.get(str(module))
     return found is not None and is_library_module(found)
 
 

@@ -125,7 +125,7 @@ def _by_names(path: str, module: ModuleType, names: set[str]) -> dict[str, Any]:
 
 def _imports(function: FunctionType) -> Iterator[Named]:
     names = {name for each in nested(function.__code__) for name in each.co_names}
-    for module in imports(function.__code__, function.__globals__.get("__package__")):
+    for module, taken in imports(function.__code__, function.__globals__.get("__package__")):
         top = module.partition(".")[0]
         found = sys.modules.get(top) or _found(top)
         if found is ABSENT or isinstance(found, Library):
@@ -133,13 +133,22 @@ def _imports(function: FunctionType) -> Iterator[Named]:
         elif is_library_module(found):
             yield f"import {module}", Library(top)
         else:
-            try:  # as the function will, so that it is the same before and after the first call
-                imported = importlib.import_module(module)
-            except Exception:
-                yield f"import {module}", ABSENT
-                continue
-            for path, value in sorted(_by_names(module, imported, names).items()):
+            imported = _imported(module)
+            used: dict[str, Any] = {} if taken else _through(module, imported, (), names)
+            for name in taken:
+                value = getattr(imported, name, ABSENT)
+                value = _imported(f"{module}.{name}") if value is ABSENT else value
+                used |= _through(f"{module}.{name}", value, (), names)
+            for path, value in sorted(used.items()):
                 yield f"import {path}", value
+
+
+def _imported(module: str) -> Any:
+    """As the function will do, so that it is the same before and after the first call."""
+    try:
+        return importlib.import_module(module)
+    except Exception:
+        return ABSENT
 
 
 def _found(top: str) -> Any:

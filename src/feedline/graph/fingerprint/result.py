@@ -11,7 +11,7 @@ from feedline.errors import UsageError
 from feedline.graph.shown import Shown
 
 _MOST_SHOWN = 5
-_OF_ALL = ("library ", "python", "version", "meaning")  # parts that are of no step
+_OF_ALL = ("library ", "python", "version", "feedline's steps")  # parts that are of no step
 _OF_STEPS = ("function ", "class ")
 
 
@@ -72,7 +72,7 @@ class Fingerprint(str):
         batch: Batch
           batch_size: 2
           drop_remainder: False
-        meaning: 1
+        feedline's steps: 1
         """
         of_all: list[str] = []
         of_steps: list[str] = []

@@ -13,6 +13,7 @@ from functools import partial
 from types import FunctionType
 from typing import Any
 
+from feedline.graph.fingerprint.objects import content_of
 from feedline.graph.fingerprint.origin import (
     is_library_code,
     is_library_name,
@@ -26,7 +27,6 @@ from feedline.graph.fingerprint.texts import Texts, shortened
 from feedline.graph.node import Node, Source
 
 _MEANING = 1  # goes up when a step of feedline gives other elements than before, for the same arguments
-_LONGEST = 100  # characters of a part
 _MOST_ITEMS = 40  # of a value that is told in several parts
 _DEEPEST = 3
 _MOST_FILES = 100  # of a step, that are told one by one
@@ -51,7 +51,7 @@ class _Pipeline:
 
     def __init__(self, version: str | None) -> None:
         self.version = version
-        self.parts: dict[str, str] = {"meaning": str(_MEANING)}
+        self.parts: dict[str, str] = {"feedline's steps": str(_MEANING)}
         if version is not None:
             self.parts["version"] = repr(version)
         self.libraries: set[str] = set()
@@ -59,6 +59,7 @@ class _Pipeline:
         self.missing: list[str] = []
         self.steps: list[Any] = []
         self._labels: dict[Node, str] = {}
+        self._numbers: dict[Node, int] = {}
         self._names: dict[str, int] = {}
         self._last: Node | None = None
 
@@ -86,8 +87,8 @@ class _Pipeline:
         label = self._unique(prefix + self._name(node))
         self._labels[node] = label
         kind = type(node).__name__
-        places = list(self._labels)
-        self.steps.append([kind, node.name, [places.index(one) for one in inputs]])
+        self._numbers[node] = len(self._numbers)
+        self.steps.append([kind, node.name, [self._numbers[one] for one in inputs]])
         follows = inputs == [] if self._last is None else inputs == [self._last]
         of = "" if follows else f" of {', '.join(self._labels[one] for one in inputs) or 'nothing'}"
         self.parts[label] = kind + of
@@ -122,7 +123,7 @@ class _Pipeline:
         else:
             told = digest_of([[one.path, one.facts] for one in sources])
             size = sum(one.size for one in sources)
-            self.parts[f"{label}: files"] = f"{len(sources):,}, {size:,} bytes, {told}"
+            self.parts[f"{label}: files"] = f"{len(sources):,} files, {size:,} bytes, digest {told}"
 
 
 class _Step(Texts):
@@ -146,10 +147,9 @@ class _Step(Texts):
         except Exception as error:  # of a user's own __reduce__, say, or too deep
             self.problem(f"is a {type(value).__qualname__} that cannot be looked at ({type(error).__name__})")
             text = f"a {type(value).__qualname__}"
-        self._pipeline.parts[f"{self._label}: {of}: {name}" if of else f"{self._label}: {name}"] = shortened(
-            text, _LONGEST
-        )
-        if len(text) > _LONGEST and depth < _DEEPEST:
+        whole_name = f"{self._label}: {of}: {name}" if of else f"{self._label}: {name}"
+        self._pipeline.parts[whole_name] = shortened(text)
+        if id(value) in self.large and depth < _DEEPEST:
             for item, one in self._items(value):
                 self.emit(f"{name}{item}", one, of, depth + 1)
 
@@ -159,7 +159,8 @@ class _Step(Texts):
         if type(value) is dict:
             items = [(f"[{key!r}]", one) for key, one in value.items() if isinstance(key, str)]
         elif not is_library_name(type(value).__module__):
-            items = [(f".{name}", one) for name, one in (self.parts_of(value) or ([], [], []))[1]]
+            content = content_of(value)
+            items = [(f".{name}", one) for name, one in content.attributes] if content else []
         return items if len(items) <= _MOST_ITEMS else []
 
     def finish(self) -> None:

@@ -6,13 +6,10 @@ problem, and stands there by its type. What functions and classes are is left to
 
 from __future__ import annotations
 
-import copyreg
-import hashlib
 import logging
-import random
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import _lru_cache_wrapper, partial
@@ -33,25 +30,21 @@ import numpy as np
 from feedline.block import Block
 from feedline.column import Bytes, Objects, Ragged
 from feedline.graph.fingerprint.code import code_text
+from feedline.graph.fingerprint.objects import arrays_of, content_of, digest
 from feedline.graph.fingerprint.origin import is_library_name, is_ours
 from feedline.graph.fingerprint.reached import Absent, Library, Whole
 from feedline.graph.node import Node
 from feedline.structure import Structure
 
-_LONGEST = 160  # characters of the text of a value inside of another
+_LONGEST = 100  # characters of a text
 _INLINE = 8  # numbers of an array that are shown
 
 _PLAIN = {type(None), bool, int, float, str}  # Python's own text of these is what is wanted
-_FRAMEWORKS = {"jax", "jaxlib", "keras", "tensorflow", "torch"}
 
 
-def digest(data: Any) -> str:
-    return hashlib.blake2b(data, digest_size=10).hexdigest()
-
-
-def shortened(text: str, longest: int) -> str:
+def shortened(text: str) -> str:
     """The text, or its beginning and a digest of all."""
-    if len(text) <= longest:
+    if len(text) <= _LONGEST:
         return text
     return f"{text[:24]}... {digest(text.encode('utf-8', 'surrogatepass'))}"
 
@@ -60,6 +53,7 @@ class Texts:
     def __init__(self) -> None:
         self._done: dict[int, tuple[Any, str]] = {}  # by id, with the values, so that no other has it
         self._open: dict[int, int] = {}  # those that are being told, and how deep they are
+        self.large: set[int] = set()  # ids of those whose text is not all there is to tell
         self.path: list[str] = []  # to the one that is being told, from the one that was asked for
 
     # For subclasses
@@ -92,14 +86,17 @@ class Texts:
             return f"<as {len(self._open) - self._open[key]} further up>"
         self._open[key] = len(self._open)
         try:
-            made = shortened(self._told(value), _LONGEST)
+            told = self._told(value)
         finally:
             del self._open[key]
+        made = shortened(told)
+        if made is not told:
+            self.large.add(key)
         self._done[key] = (value, made)
         return made
 
     def _told(self, value: Any) -> str:
-        for tell in (self._container, self._array, self._callable, self._of_python, self._of_feedline):
+        for tell in (self._container, self._numpy, self._callable, self._of_python, self._of_feedline):
             told = tell(value)
             if told is not None:
                 return told
@@ -116,13 +113,12 @@ class Texts:
             comma = "," if len(value) == 1 else ""
             return _at_once(value, (value,)) or f"({', '.join(map(self.text, value))}{comma})"
         if type(value) in (bytes, bytearray):
-            return (
-                repr(value) if len(value) <= 40 else f"{type(value).__name__} {len(value):,} {digest(value)}"
-            )
+            is_short = len(value) <= _INLINE * 4
+            return repr(value) if is_short else f"{type(value).__name__}[{len(value)}] {digest(value)}"
         return None
 
     def _pairs(self, items: Iterable[tuple[Any, Any]]) -> str:
-        return ", ".join(f"{self.text(key)}: {self._at(f'[{key!r}]', value)}" for key, value in items)
+        return ", ".join(f"{self.text(key)}: {self._at(_index(key), value)}" for key, value in items)
 
     def _at(self, step: str, value: Any) -> str:
         self.path.append(step)
@@ -130,40 +126,23 @@ class Texts:
         self.path.pop()
         return told
 
-    def _array(self, value: Any) -> str | None:
+    def _numpy(self, value: Any) -> str | None:
         if isinstance(value, np.dtype):
-            return f"dtype {value.str if value.names is None else value.descr}"
-        if isinstance(value, np.generic):
-            return (
-                f"np.{value.dtype.name}({value.item()!r})"
-                if value.dtype.kind in "biufc"
-                else self._ndarray(np.asarray(value))
-            )
-        if isinstance(value, np.ma.MaskedArray):
-            parts = value.data, np.ma.getmaskarray(value), np.asarray(value.fill_value)
-            return f"masked({', '.join(map(self._ndarray, parts))})"
-        if isinstance(value, np.ndarray) and is_library_name(type(value).__module__):
-            return self._ndarray(np.asarray(value))
-        if (
-            type(value).__module__.partition(".")[0] in _FRAMEWORKS
-            and not isinstance(value, type)
-            and hasattr(value, "__array__")
-        ):
-            try:
-                return f"{type(value).__name__} {self._ndarray(np.asarray(value))}"
-            except Exception:
-                return self._opaque(value)
-        return None
+            return repr(value)
+        if isinstance(value, np.generic) and value.dtype.kind in "biufc":
+            return f"np.{value.dtype.name}({value.item()!r})"
+        arrays = arrays_of(value)
+        return None if arrays is None else f"{type(value).__name__} {', '.join(map(self._array, arrays))}"
 
-    def _ndarray(self, array: Any) -> str:
-        shape = f"[{', '.join(map(str, array.shape))}]"
+    def _array(self, array: Any) -> str:
+        if not array.dtype.isnative:  # the order of bytes is not kept when it is pickled
+            array = array.astype(array.dtype.newbyteorder("="))
+        kind = f"{array.dtype.name}[{', '.join(map(str, array.shape))}]"
         if array.dtype.names is not None:  # between the fields may be bytes that nobody set
-            return f"array {shape} " + self._pairs((name, array[name]) for name in array.dtype.names)
-        if array.dtype.hasobject:
-            return f"array {array.dtype} {shape} {self.text(array.ravel().tolist())}"
-        if array.dtype.kind in "biuf" and array.size <= _INLINE:
-            return f"array {array.dtype.str} {shape} {array.ravel().tolist()}"
-        return f"array {array.dtype.name}{array.dtype.byteorder} {shape} {self.bytes_of(array)}"
+            return kind + self._pairs((name, array[name]) for name in array.dtype.names)
+        if array.dtype.hasobject or (array.dtype.kind in "biuf" and array.size <= _INLINE):
+            return f"{kind} {self.text(array.ravel().tolist())}"
+        return f"{kind} {self.bytes_of(array)}"
 
     def bytes_of(self, array: Any) -> str:
         return digest(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
@@ -173,13 +152,9 @@ class Texts:
             return self.function(value)
         if isinstance(value, type):
             return self._class(value)
-        if isinstance(value, partial) and type(value) is partial:
-            held = [
-                self.text(value.func),
-                *map(self.text, value.args),
-                "{" + self._pairs(value.keywords.items()) + "}",
-            ]
-            return f"partial({', '.join(held)})"
+        if type(value) is partial:
+            held = ", ".join(map(self.text, (value.func, *value.args)))
+            return f"partial({held}, {self._pairs(value.keywords.items())})"
         if isinstance(value, _lru_cache_wrapper):
             return f"cached {self.text(value.__wrapped__)}"
         if isinstance(value, MethodType):
@@ -237,7 +212,7 @@ class Texts:
         if isinstance(value, re.Pattern):
             return f"re.compile({value.pattern!r}, {value.flags})"
         if isinstance(value, Enum):
-            return f"{self._class(type(value))}.{value.name}"
+            return f"{self._class(type(value))}.{value.name}({self.text(value.value)})"
         return None
 
     def _of_feedline(self, value: Any) -> str | None:
@@ -262,41 +237,14 @@ class Texts:
 
     def _object(self, value: Any) -> str:
         """As it would be pickled for a worker: that is all that could count there."""
-        state = self.parts_of(value)
-        if state is None:
+        content = content_of(value)
+        if content is None:
             return self._opaque(value)
-        made, attributes, items = state
+        made, attributes, items = content
         told = [self.text(one) for one in made]
         told += [f"{name}={self._at(f'.{name}', one)}" for name, one in attributes]
-        told += [f"{self.text(one)}" for one in items]
+        told += [self.text(one) for one in items]
         return f"{self._class(type(value))}({', '.join(told)})"
-
-    def parts_of(self, value: Any) -> tuple[list[Any], list[tuple[str, Any]], list[Any]] | None:
-        """What an object is made of, its attributes, and what it contains; None: it does not tell."""
-        kind = type(value)
-        is_users = not is_library_name(kind.__module__) and kind.__module__ != "builtins"
-        if isinstance(value, Iterator) and not is_users:
-            return None  # it is not what it was, once something was taken from it
-        if isinstance(value, random.Random) or kind.__module__.startswith("numpy.random"):
-            return None  # nor a generator of random numbers
-        if kind.__module__.partition(".")[0] in _FRAMEWORKS:
-            return None
-        try:
-            reduce = copyreg.dispatch_table.get(kind)
-            reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
-        except Exception:
-            return None
-        if isinstance(reduced, str):
-            return [reduced], [], []
-        maker, arguments, state, listed, keyed = (*reduced, None, None, None)[:5]
-        made = [] if maker in (copyreg.__newobj__, kind) else [maker]  # type: ignore[attr-defined]
-        made += [one for one in arguments if one is not kind]
-        attributes, other = _attributes(state)
-        if kind is np.vectorize:
-            attributes = [
-                (name, one) for name, one in attributes if name != "_ufunc"
-            ]  # made by the first call
-        return made + other, attributes, [*(listed or ()), *(keyed or ())]
 
     def _opaque(self, value: Any) -> str:
         kind = type(value)
@@ -325,6 +273,10 @@ def _plain(value: Any) -> str:
         return hex(value)
 
 
+def _index(key: Any) -> str:
+    return f"[{key!r}]" if isinstance(key, str) else "[...]"
+
+
 def _at_once(value: Any, members: Iterable[Iterable[Any]]) -> str | None:
     """The text of a container of plain values: a vocabulary may have a million."""
     if type(value) not in (dict, list, tuple) or any(set(map(type, one)) - _PLAIN for one in members):
@@ -333,19 +285,3 @@ def _at_once(value: Any, members: Iterable[Iterable[Any]]) -> str | None:
         return repr(value)
     except ValueError:
         return None
-
-
-def _attributes(state: Any) -> tuple[list[tuple[str, Any]], list[Any]]:
-    """The attributes in what `__getstate__` gave, and what else it gave."""
-    if state is None:
-        return [], []
-    if (
-        isinstance(state, tuple)
-        and len(state) == 2
-        and isinstance(state[1], dict)
-        and isinstance(state[0], dict | None)
-    ):
-        state = {**(state[0] or {}), **state[1]}
-    if isinstance(state, dict) and all(isinstance(name, str) for name in state):
-        return sorted(state.items()), []
-    return [], [state]

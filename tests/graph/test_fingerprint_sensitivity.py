@@ -1,0 +1,349 @@
+"""Each change that may reach the elements changes the fingerprint, and a line says which it was."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import sys
+
+import numpy as np
+import pytest
+
+from feedline import Dataset
+
+PROGRAM = """
+import contextlib
+import functools
+import numpy as np
+import feedline as fl
+import {conf} as conf
+from {conf} import deepest
+
+SCALE = 2.0
+TABLE = {{"a": 1, "b": 2}}
+LONG = {{"first": list(range(100)), "second": "x" * 200}}
+WEIGHTS = np.arange(100.0)
+OTHER = 1
+
+def helper(x):
+    return second(x) + 1
+
+def second(x):
+    return deepest(x)
+
+class Base:
+    attribute = 5
+
+    def method(self, x):
+        return x * 2
+
+class Scaler(Base):
+    def __init__(self):
+        self.held = 3
+
+    @property
+    def doubled(self):
+        return self.held * 2
+
+    @functools.cached_property
+    def once(self):
+        return 7
+
+    def __call__(self, x):
+        return self.method(x)
+
+@contextlib.contextmanager
+def around():
+    yield 8
+
+def maker(factor):
+    def made(x):
+        return x * factor
+    return made
+
+@functools.singledispatch
+def dispatched(x):
+    return x
+
+@dispatched.register
+def _(x: int):
+    return x + 9
+
+def nested(x):
+    def inner(y):
+        return y * SCALE
+    return inner(x)
+
+def augment(x, amount=10, *, only=11):
+    from {conf} import imported
+    for name in TABLE:
+        x = x + len(name)
+    with around() as value:
+        try:
+            return helper(x) + conf.USED + conf.FULL + WEIGHTS.sum() + imported(x) + 12
+        except ValueError:
+            return value
+
+vectorized = np.vectorize(lambda x: x + 13)
+
+def all_of_it(x):
+    return dispatched(x) + vectorized(x) + LONG["first"][0]
+
+ds = (fl.Dataset.range(10).map(augment).map(nested).map(Scaler()).map(maker(14)).map(all_of_it)
+      .filter(functools.partial(lambda k, x: x > k, 15)).batch(2))
+"""
+
+CONF = """
+UNUSED = 1
+USED = 20
+FULL = 21
+
+def deepest(x):
+    return x * DEEP
+
+DEEP = 22
+
+def imported(x):
+    return x + 23
+"""
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    count = 0
+
+    def made(program=PROGRAM, conf=CONF):
+        """The parts of the pipeline in this program, always under the same names."""
+        nonlocal count
+        count += 1
+        (tmp_path / "fingerprint_conf.py").write_text(conf)
+        (tmp_path / "fingerprint_main.py").write_text(program.format(conf="fingerprint_conf"))
+        importlib.invalidate_caches()
+        for name in ("fingerprint_main", "fingerprint_conf"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        found = importlib.import_module("fingerprint_main").ds.fingerprint()
+        found.check()
+        return found
+
+    yield made
+    for name in ("fingerprint_main", "fingerprint_conf"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        ("SCALE = 2.0", "SCALE = 3.0", "map(nested): global SCALE was 2.0, is 3.0"),
+        ("+ 12", "+ 13", "map(augment): the code of augment changed"),
+        ("amount=10", "amount=11", "map(augment): default amount was 10, is 11"),
+        ("only=11", "only=12", "map(augment): default only was 11, is 12"),
+        (
+            '"a": 1, "b": 2',
+            '"b": 2, "a": 1',
+            "map(augment): global TABLE was {'a': 1, 'b': 2}, is {'b': 2, 'a': 1}",
+        ),
+        ("+ 1\n", "+ 2\n", "map(augment): the code of helper changed"),
+        (
+            "second(x):\n    return deepest(x)",
+            "second(x):\n    return -deepest(x)",
+            "map(augment): the code of second changed",
+        ),
+        ("attribute = 5", "attribute = 6", "map(Scaler): attribute of Base was 5, is 6"),
+        ("return x * 2", "return x * 3", "map(Scaler): the code of Base.method changed"),
+        ("return self.held * 2", "return self.held * 3", "map(Scaler): the code of Scaler.doubled changed"),
+        ("return 7", "return 8", "map(Scaler): the code of Scaler.once changed"),
+        (
+            "self.held = 3",
+            "self.held = 4",
+            "map(Scaler): function was class Scaler(held=3), is class Scaler(held=4)",
+        ),
+        ("yield 8", "yield 9", "map(augment): the code of around #2 changed"),
+        ("x + 9", "x + 10", "map(all_of_it): the code of _ changed"),
+        ("x + 13", "x + 14", "map(all_of_it): the code of lambda changed"),
+        ("maker(14)", "maker(15)", "map(made): closure factor was 14, is 15"),
+        (
+            "x > k, 15",
+            "x > k, 16",
+            "filter(partial(lambda)): predicate was partial(function lambda, 15, ), is partial(",
+        ),
+        ("y * SCALE", "y / SCALE", "map(nested): the code of nested changed"),
+        ("ValueError", "KeyError", "map(augment): the code of augment changed"),
+        ("batch(2)", "batch(3)", "batch: batch_size was 2, is 3"),
+        ('"x" * 200', '"x" * 201', "map(all_of_it): global LONG['second'] was"),
+    ],
+)
+def test_a_change_of_the_program_is_told(load, before, after, line):
+    assert PROGRAM.count(before) == 1
+    old, new = load(), load(PROGRAM.replace(before, after))
+    assert old != new
+    assert any(each.startswith(line) for each in new.changes(old.parts)), new.changes(old.parts)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        ("USED = 20", "USED = 21", "map(augment): global conf.USED was 20, is 21"),
+        ("DEEP = 22", "DEEP = 23", "map(augment): global DEEP of deepest was 22, is 23"),
+        ("x + 23", "x + 24", "map(augment): the code of imported changed"),
+    ],
+)
+def test_a_change_of_a_module_is_told_where_it_is_used(load, before, after, line):
+    old, new = (
+        load(),
+        load(conf=CONF.replace(f"\n{before}", f"\n{after}").replace(f"return {before}", f"return {after}")),
+    )
+    assert old != new
+    assert new.changes(old.parts) == [line]
+
+
+def test_an_array_counts_by_its_numbers(load):
+    old, new = load(), load(PROGRAM.replace("np.arange(100.0)", "np.arange(100.0) + (np.arange(100) == 50)"))
+    (line,) = new.changes(old.parts)
+    assert line.startswith("map(augment): global WEIGHTS was ndarray float64[100] ")
+
+
+@pytest.mark.parametrize(
+    ("program", "conf"),
+    [
+        (PROGRAM.replace("OTHER = 1", "OTHER = 2"), CONF),
+        (PROGRAM, CONF.replace("UNUSED = 1", "UNUSED = 2")),
+        (PROGRAM.replace("OTHER = 1", "sum = shape = 5"), CONF + "\nsum = shape = 6\n"),
+        (
+            PROGRAM.replace(
+                ".batch(2)", ".prefetch(3).with_options(workers=1, deterministic=False).batch(2)"
+            ),
+            CONF,
+        ),
+        (
+            PROGRAM.replace("map(nested)", "map(nested, num_parallel_calls=3, executor='thread').cache()"),
+            CONF,
+        ),
+    ],
+)
+def test_what_does_not_reach_the_elements_does_not_count(load, program, conf):
+    old = load()
+    new = load(program, conf)
+    assert new.changes(old.parts) == []
+    assert old == new
+
+
+def test_a_statement_that_leaves_a_try_counts():
+    """The instructions may be the same, and only the table of handlers another one."""
+
+    def inside(x, f=abs, g=abs):
+        try:
+            f(x)
+            g(x)
+        except ValueError:
+            pass
+
+    def outside(x, f=abs, g=abs):
+        try:
+            f(x)
+        except ValueError:
+            pass
+        else:
+            g(x)
+
+    outside.__name__, outside.__qualname__ = inside.__name__, inside.__qualname__
+    assert Dataset.range(3).map(inside).fingerprint() != Dataset.range(3).map(outside).fingerprint()
+
+
+def test_another_version_of_a_library_counts(monkeypatch):
+    def root(x):
+        return np.sqrt(x)
+
+    old = Dataset.range(3).map(root).fingerprint()
+    real = importlib.metadata.version
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "99.0" if name == "numpy" else real(name))
+    new = Dataset.range(3).map(root).fingerprint()
+    assert new.changes(old.parts) == [f"library numpy was {np.__version__}, is 99.0"]
+
+
+def test_a_library_whose_distribution_has_another_name_has_its_version():
+    import google_crc32c
+
+    found = Dataset.range(3).map(lambda x: google_crc32c.value(x)).fingerprint()
+    assert found.parts["library google_crc32c"] == importlib.metadata.version("google-crc32c")
+
+
+def test_the_order_of_steps_and_how_they_come_together_count():
+    one, other = Dataset.range(3), Dataset.range(4)
+    found = [
+        one.skip(1).take(1),
+        one.take(1).skip(1),
+        Dataset.zip(one, other),
+        Dataset.zip(other, one),
+        one.concatenate(other),
+        Dataset.zip(one.concatenate(other), one),
+        Dataset.zip(one, other.concatenate(one)),
+        Dataset.zip((one, other)).map(lambda a, b: a),
+    ]
+    assert len({each.fingerprint() for each in found}) == len(found)
+
+
+def test_a_dataset_that_a_function_uses_counts_with_its_steps():
+    def using(dataset):
+        return Dataset.range(3).flat_map(lambda i: dataset.skip(i))
+
+    one, other = using(Dataset.range(5).batch(2)), using(Dataset.range(6).batch(2))
+    old, new = one.fingerprint(), other.fingerprint()
+    assert new.changes(old.parts) == ["flat_map(lambda) > range: stop was 5, is 6"]
+
+
+def test_a_function_that_uses_the_dataset_it_is_in_is_no_endless_matter():
+    space = {"Dataset": Dataset}
+    exec("ds = Dataset.range(3).flat_map(lambda i: ds.take(0)).batch(2)", space)
+    assert space["ds"].fingerprint() == space["ds"].fingerprint()
+
+
+def test_a_global_that_holds_the_function_itself_is_no_endless_matter():
+    table = {}
+
+    def one(x):
+        return table["two"](x)
+
+    def two(x):
+        return table["one"](x)
+
+    table |= {"one": one, "two": two, "table": table}
+    found = Dataset.range(3).map(one).fingerprint()
+    found.check()
+    table["three"] = 3
+    assert found != Dataset.range(3).map(one).fingerprint()
+
+
+def test_objects_that_know_each_other_are_told_in_reasonable_time():
+    class Knows:
+        pass
+
+    all_ = [Knows() for _ in range(60)]
+    for one in all_:
+        one.others = all_
+        one.number = 1
+    ds = Dataset.range(3).map(lambda x: all_[0].number)
+    old = ds.fingerprint()
+    old.check()
+    all_[59].number = 2
+    assert ds.fingerprint() != old
+
+
+def test_a_seed_counts_and_a_drawn_one_does_not():
+    def shuffled(seed=None):
+        return Dataset.range(9).shuffle(3, seed=seed).fingerprint()
+
+    assert shuffled() == shuffled()
+    assert len({shuffled(), shuffled(1), shuffled(2)}) == 3
+
+
+def test_a_function_that_is_not_there_yet_counts_once_it_is():
+    space = {"Dataset": Dataset}
+    exec("ds = Dataset.range(3).map(lambda x: later(x))", space)
+    old = space["ds"].fingerprint()
+    exec("def later(x): return x", space)
+    assert space["ds"].fingerprint().changes(old.parts) == [
+        "map(lambda): global later was not there, is function later",
+        "map(lambda): function later is new",
+    ]
