@@ -1,60 +1,67 @@
-"""The thread that tells for all claims of this process that it is alive."""
+"""The thread that tells for this process that it is alive: to all that must hear of it, claims above all."""
 
 from __future__ import annotations
 
 import os
 import threading
+from typing import Protocol
 
 from feedline.cache import store
-from feedline.cache.store import Claim
+
+
+class Renewed(Protocol):
+    """A claim, or what else ends when its holder is silent."""
+
+    def renew(self) -> None:
+        """Raises nothing."""
 
 
 class _Heartbeat:
-    """Its thread runs while there are claims."""
+    """Its thread runs while there is something to renew."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._claims: set[Claim] = set()
+        self._renewed: set[Renewed] = set()
         self._thread: threading.Thread | None = None
 
-    def add(self, claim: Claim) -> None:
+    def add(self, one: Renewed) -> None:
         with self._changed:
-            self._claims.add(claim)
+            self._renewed.add(one)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._beat, name="feedline-heartbeat", daemon=True)
                 self._thread.start()
 
-    def remove(self, claim: Claim) -> None:
+    def remove(self, one: Renewed) -> None:
         with self._changed:
-            self._claims.discard(claim)
+            self._renewed.discard(one)
             self._changed.notify()
 
     def _beat(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: not self._claims, store.BEAT)
-                claims = list(self._claims)
-                if not claims:
+                self._changed.wait_for(lambda: not self._renewed, store.BEAT)
+                renewed = list(self._renewed)
+                if not renewed:
                     self._thread = None
                     return
-            for claim in claims:
-                claim.renew()
+            for one in renewed:
+                one.renew()
 
 
 _heartbeat = _Heartbeat()
 
 
-def beat(claim: Claim) -> None:
-    """Renew the claim from time to time, until `rest`."""
-    _heartbeat.add(claim)
+def beat(one: Renewed) -> None:
+    """Renew it from time to time, until `rest`."""
+    _heartbeat.add(one)
 
 
-def rest(claim: Claim) -> None:
-    _heartbeat.remove(claim)
+def rest(one: Renewed) -> None:
+    _heartbeat.remove(one)
 
 
 def _begin_anew() -> None:
-    """In a forked child: the thread is not there, and the claims are the parent's."""
+    """In a forked child: the thread is not there, and what it renewed is the parent's."""
     global _heartbeat
     _heartbeat = _Heartbeat()
 
