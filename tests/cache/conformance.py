@@ -10,8 +10,8 @@
             return DirectoryStore(location)
 
 `location` is a fresh place, as a string. Two stores over one location stand for two runs; `make_store` is
-also called in other processes, which import the test file. A store whose claims end at once with a killed process
-says `frees_at_once = True`.
+also called in other processes, which import the test file. A store whose claims end at once with a killed
+process says `frees_at_once = True`.
 
 `BEAT` and `SILENCE` are shorter here than they are: a store looks them up in feedline.cache.store each time.
 """

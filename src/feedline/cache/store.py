@@ -10,12 +10,13 @@ Stores move bytes, and do not know what is in them.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from feedline.errors import CacheError
+from feedline.errors import CacheError, UsageError
 
 
 class Unavailable(CacheError):
@@ -125,6 +126,27 @@ class Store(ABC):
     @abstractmethod
     def remove(self, key: str) -> bool:
         """Remove an entry, whole or not at all for those who look. False when a live run has it open."""
+
+
+def is_key(text: str) -> bool:
+    return re.fullmatch("[0-9a-f]{32}", text) is not None
+
+
+def checked_key(key: str) -> str:
+    """For stores, which make paths of it."""
+    if not is_key(key):
+        raise UsageError(
+            f"{key!r} is no key of a cache entry: it has 32 hexadecimal digits, in small letters."
+        )
+    return key
+
+
+def checked_name(name: str) -> str:
+    if re.fullmatch("[a-z0-9-]{1,64}", name) is None:
+        raise UsageError(
+            f"{name!r} is no name of an item: it has up to 64 small letters, digits and hyphens."
+        )
+    return name
 
 
 @contextmanager
