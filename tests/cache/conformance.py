@@ -403,6 +403,16 @@ class StoreSuite:
         assert second is not None
         second.release()
 
+    def test_renewing_a_claim_that_was_lost_does_not_help_the_one_who_has_it_now(self, one, two):
+        first = one.claim("part-0")
+        first.release()
+        second = two.claim("part-0")
+        beat(first)
+        third = self.claim_within(one, "part-0", SILENCE + SLACK)
+        rest(first)
+        assert two.put("part-0", [b"late"], second) is False
+        third.release()
+
     def test_a_claim_is_free_after_its_run_was_killed(self, one, start):
         run = start()
         run.do(f"entry = store.open({KEY!r}); claim = claim_and_beat(entry, 'part-0')")
@@ -447,10 +457,12 @@ class StoreSuite:
         finally:
             os.kill(child, signal.SIGKILL)
 
-    def test_a_forked_child_cannot_release_what_its_parent_holds(self, one, store, start):
+    def test_a_forked_child_can_neither_use_nor_release_what_its_parent_holds(self, one, store, start):
         run = start()
         run.do(f"entry = store.open({KEY!r}); claim = claim_and_beat(entry, 'part-0')")
-        run.do("os.fork() or (claim.release(), entry.close(), os._exit(0)); print(os.wait()[1], end='')")
+        put = "entry.put('part-0', [b'of the child'], claim)"
+        assert run.do(f"os.fork() or os._exit({put}); print(os.wait()[1], end='')") == "0"
+        run.do("os.fork() or (claim.release(), entry.close(), os._exit(0)); os.wait()")
         assert one.claim("part-0") is None
         one.close()
         assert store.remove(KEY) is False

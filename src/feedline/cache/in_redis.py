@@ -1,4 +1,4 @@
-"""Entries in a Redis server, for runs on different hosts.
+"""Entries in a Redis server, version 5 or newer, for runs on different hosts.
 
     feedline:{<key>}:entry         a hash: the items by name, <name>:blob for one that lies elsewhere,
                                    and facts (:id :made :used :hits :fence)
@@ -189,7 +189,7 @@ class RedisEntry(Entry):
     def __init__(self, client: RedisClient, key: str, blobs: Store | None) -> None:
         self._client = client
         self._key = key
-        self._me = f"{secrets.token_hex(8)} {who_i_am()}"
+        self._me = f"{secrets.token_hex(8)} {who_i_am()}".encode(errors="replace")
         self._process = os.getpid()
         self._closing = threading.Lock()
         self._is_open = True
@@ -220,8 +220,8 @@ class RedisEntry(Entry):
             return data
         if self._blobs is None:
             raise CacheError(
-                f"{self._client.location}: {name} of the entry {self._key} is large, and lies where the run that "
-                "made it said.\n  Say so here too:  cache(..., blobs=...)"
+                f"{self._client.location}: {name} of the entry {self._key} is large, and lies where the run "
+                "that made it said.\n  Say so here too:  cache(..., blobs=...)"
             )
         size, blob = marker.decode().split()
         data = self._blobs.read(blob)
@@ -232,12 +232,11 @@ class RedisEntry(Entry):
 
     def has(self, name: str) -> bool:
         entry = self._name("entry")
-        id, *found = self._client.transact(
-            ("HGET", entry, ":id"),
-            ("HEXISTS", entry, checked_name(name)),
-            ("HEXISTS", entry, name + ":blob"),
+        # The id comes last: when it is still ours, what was found before it is ours too.
+        *found, id = self._client.call_all(
+            ("HEXISTS", entry, checked_name(name)), ("HEXISTS", entry, name + ":blob"), ("HGET", entry, ":id")
         )
-        return id is not None and id == self._id and any(found)
+        return any(found) and id == self._id
 
     def put(self, name: str, data: Sequence[Any], claim: Claim | None = None) -> bool:
         checked_name(name)
@@ -332,11 +331,11 @@ class RedisEntry(Entry):
         rest(self)
         with self._closing:
             was_open, self._is_open = self._is_open, False
-            if was_open and self._denied is None:
-                with suppress(CacheError):  # it ends by silence too
-                    self._client.call("zrem", self._name("users"), self._me)
         if was_open and self._blobs is not None:
-            self._blobs.close()
+            self._blobs.close()  # first, so that who removes the entry can remove them too
+        if was_open and self._denied is None:
+            with suppress(CacheError):  # it ends by silence too
+                self._client.call("zrem", self._name("users"), self._me)
 
 
 class RedisClaim(Claim):

@@ -21,10 +21,8 @@ from feedline.errors import CacheError, MissingDependency, UsageError
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
 
-# What a server says that takes nothing now, at the beginning of its answer or, in old versions, inside.
-_TAKES_NOTHING = re.compile(
-    r"\b(OOM|READONLY|MISCONF|NOREPLICAS|NOPERM)\b|no permissions|command not allowed when"
-)
+# What a server says that takes nothing now. redis-py knows some of it; in a script it is said differently.
+_TAKES_NOTHING = re.compile(r"\b(OOM|READONLY|MISCONF|NOREPLICAS|NOPERM)\b|user executing the script can't")
 
 
 class RedisClient:
@@ -45,9 +43,7 @@ class RedisClient:
             pool = self._client.connection_pool
             pool.connection_class(**pool.connection_kwargs)  # refuses what it does not know
         except (TypeError, ValueError) as error:
-            raise UsageError(
-                f"{self.location}: the URL has an option that cannot be meant: {error}."
-            ) from None
+            raise UsageError(f"{self.location}: an option in the URL cannot be meant: {error}.") from None
         self._scripts: dict[str, Any] = {}
 
     def call(self, command: str, *arguments: Any) -> Any:
@@ -61,8 +57,9 @@ class RedisClient:
                 self._scripts[script] = self._client.register_script(script)
             return self._scripts[script](keys=keys, args=arguments)
 
-    def transact(self, *commands: Sequence[Any]) -> list[Any]:
-        with self._errors(), self._client.pipeline(transaction=True) as pipeline:
+    def call_all(self, *commands: Sequence[Any]) -> list[Any]:
+        """Several, as they are sent, in one go; others may come between."""
+        with self._errors(), self._client.pipeline(transaction=False) as pipeline:
             for command in commands:
                 pipeline.execute_command(*command)
             answers: list[Any] = pipeline.execute()
@@ -79,35 +76,38 @@ class RedisClient:
             yield
         except (redis.AuthenticationError, redis.AuthorizationError) as error:
             raise CacheError(
-                f"{self.location}: Redis refuses the name or the password: {error}.\n"
+                f"{self.location}: Redis refuses the name or the password: {str(error).rstrip('.')}.\n"
                 "  They stand in the URL:  redis://[NAME]:PASSWORD@HOST:PORT/DB"
             ) from error
         except redis.TimeoutError as error:
             raise self._unavailable(
-                f"Redis does not answer in time: {error}", "overloaded or stopped"
+                f"Redis does not answer in time: {error}",
+                "Is the server overloaded, or far away? To wait longer:  redis://...?socket_timeout=60",
             ) from error
         except redis.ConnectionError as error:
             self._check_certificate(error)
             raise self._unavailable(
-                f"Redis cannot be reached: {error}", "redis-server not running"
+                f"Redis cannot be reached: {error}",
+                "Is redis-server running there?  redis-cli -h HOST -p PORT ping",
             ) from error
         except redis.RedisError as error:
             text = str(error).rstrip(".")
-            if _TAKES_NOTHING.search(text) or isinstance(error, redis.ReadOnlyError | redis.OutOfMemoryError):
+            known = (redis.OutOfMemoryError, redis.ReadOnlyError, redis.NoPermissionError)
+            if isinstance(error, known) or _TAKES_NOTHING.search(text):
                 raise NoRoom(
                     f"{self.location}: Redis takes nothing more from this process: {text}.\n"
                     "  Look at maxmemory, the rights of the user and the role of the server:  redis-cli INFO"
                 ) from error
             raise CacheError(f"{self.location}: Redis refuses a command: {text}.") from error
-        except (KeyboardInterrupt, GeneratorExit, SystemExit):
-            # The answer may still be on its way: nobody must take it for the answer to the next command.
+        except BaseException:
+            # An interrupt, say. The answer may come yet, and must not be taken for that to the next one.
             self._client.connection_pool.disconnect(inuse_connections=False)
             raise
 
-    def _unavailable(self, what: str, why: str) -> Unavailable:
+    def _unavailable(self, what: str, remedy: str) -> Unavailable:
         return Unavailable(
             f"{self.location}: {what.rstrip('.')}.\n"
-            f"  Is {why}?  redis-cli -h HOST -p PORT ping\n"
+            f"  {remedy}\n"
             '  To go on without the cache when it is away:  cache(..., on_unavailable="compute")'
         )
 
