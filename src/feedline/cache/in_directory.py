@@ -218,18 +218,18 @@ class DirectoryEntry(Entry):
         path = os.path.join(self._path, "claims", _checked(name))
         try:
             lock = LockFile.take(path)
-            if lock is None and time.time() - os.stat(path).st_mtime > store.SILENCE:
+            if lock is None and _is_silent(path):
                 # Its holder was stopped. When it goes on, it finds the file gone.
-                os.unlink(path)
+                with suppress(FileNotFoundError):  # another takes it over
+                    os.unlink(path)
                 lock = LockFile.take(path)
-        except FileNotFoundError:
-            return None  # just released, or taken over by another: there will be a next time
-        except OSError as error:
+            if lock is None:
+                return None
+            claim = DirectoryClaim(lock)
+            self._remove_partial(name)
+            return claim
+        except OSError as error:  # also when someone removed the directory: there will never be a claim
             raise self._no_room(error) from error
-        if lock is None:
-            return None
-        self._remove_partial(name)
-        return DirectoryClaim(lock)
 
     def _remove_partial(self, name: str) -> None:
         """What those wrote of the item that had the claim before and were killed."""
@@ -266,6 +266,13 @@ class DirectoryClaim(Claim):
         self._lock.release()
 
 
+def _is_silent(path: str) -> bool:
+    try:
+        return time.time() - os.stat(path).st_mtime > store.SILENCE
+    except FileNotFoundError:
+        return False  # just released, or taken over by another: there will be a next time
+
+
 def _write(path: str, data: Sequence[Any]) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
@@ -281,11 +288,11 @@ def _write(path: str, data: Sequence[Any]) -> None:
 
 
 def _link(partial: str, path: str) -> bool:
-    """Give it its name. False when there is one of that name, or the directory was removed."""
+    """Give it its name. False when there is one of that name, or another took over and removed ours."""
     try:
         os.link(partial, path)
     except OSError as error:
-        if error.errno in (EEXIST, ENOENT):
+        if error.errno == EEXIST or (error.errno == ENOENT and not os.path.exists(partial)):
             return False
         if error.errno not in (EPERM, ENOTSUP):
             raise
