@@ -309,14 +309,12 @@ class StreamedFiller(_Filler):
 
     def _collect_again(self, cursor: Cursor, rows: int) -> list[Block]:
         blocks: list[Block] = []
-        try:
-            blocks = cursor.collect(rows)
-        except Exception as error:
-            self.close()
-            raise Alone([error], cursor) from None
-        found = sum(block.rows for block in blocks)
-        if found < rows:
-            raise UsageError(f"{self._input}: it has fewer elements than when they were cached.")
+        while rows:
+            block = self._take(cursor, rows, blocks)
+            if block is None:
+                raise UsageError(f"{self._input}: it has fewer elements than when they were cached.")
+            blocks.append(block)
+            rows -= block.rows
         return blocks
 
     def _collect(self, cursor: Cursor, number: int) -> tuple[list[Block], bool]:
@@ -333,15 +331,18 @@ class StreamedFiller(_Filler):
                 limit = _EVEN - rows % _EVEN
             elif rows:
                 limit = max(1, min(self._context.block_rows, (PART_BYTES - size) * rows // max(1, size)))
-            try:
-                block = cursor.take(limit)
-            except Exception as error:
-                self.close()
-                raise Alone([*blocks, error], cursor) from None
+            block = self._take(cursor, limit, blocks)
             if block is None:
                 return blocks, True
             blocks.append(block)
             rows, size = rows + block.rows, size + block.nbytes
+
+    def _take(self, cursor: Cursor, limit: int, before: list[Block]) -> Block | None:
+        try:
+            return cursor.take(limit)
+        except Exception as error:
+            self.close()
+            raise Alone([*before, error], cursor) from None
 
     def close(self) -> None:
         if self._cursor is not None:
