@@ -187,7 +187,11 @@ class IndexedFiller(_Filler):
             return items
         assert plan.part_rows is not None
         made = Made(number, number * plan.part_rows, blocks, number + 1 == plan.parts, None)
-        return self._shared.publish(made, claim) or self._shared.part(number) or items
+        for _ in range(2):  # what is there already may be damaged, and is dropped then
+            found = self._shared.publish(made, claim) or self._shared.part(number)
+            if found is not None:
+                return found
+        return items
 
     def _compute(self, begin: int, end: int) -> Items:
         rows = Cursor(self._context, Span(self._input, begin, end))

@@ -28,6 +28,7 @@ from feedline.structure import flatten
 MAGIC = b"FLpart\0\0"
 VERSION = 1
 _TAIL = struct.Struct("<IIIIQ8s")
+_REMEDY = "It is computed again."
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 
 
@@ -41,6 +42,10 @@ class _Footer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Footer)
+
+
+class OfAnotherPlan(CorruptRecord):
+    """A part that may be sound, and is not of this entry as it was begun."""
 
 
 class Part(NamedTuple):
@@ -92,8 +97,10 @@ def decode(data: Any, plan: bytes, number: int, *, is_checked: bool = False) -> 
     """
     held = np.frombuffer(data, np.uint8)
     framed, footer = _cut(held, is_checked)
-    if footer.plan != plan or footer.number != number:
-        raise _corrupt("it belongs to another entry")
+    if footer.plan != plan:
+        raise OfAnotherPlan("not a part of this cache entry: it follows another plan", remedy=_REMEDY)
+    if footer.number != number:
+        raise _corrupt(f"it is the one with the number {footer.number}")
     block = frame.decode(framed)
     try:
         after = json.loads(footer.after)
@@ -120,4 +127,4 @@ def _cut(held: Array, is_checked: bool) -> tuple[Array, _Footer]:
 
 
 def _corrupt(what: str) -> CorruptRecord:
-    return CorruptRecord(f"not a sound part of a cache entry: {what}", remedy="It is computed again.")
+    return CorruptRecord(f"not a sound part of a cache entry: {what}", remedy=_REMEDY)

@@ -39,6 +39,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    plan: str  # that the parts follow, by its digest: the plan may have been made anew since
     rows: tuple[_Count, ...]  # of each part
 
 

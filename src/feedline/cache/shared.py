@@ -17,7 +17,7 @@ from weakref import finalize
 from feedline.cache import part as parts
 from feedline.cache import plan as documents
 from feedline.cache.heartbeat import beat, rest
-from feedline.cache.part import Made, Part
+from feedline.cache.part import Made, OfAnotherPlan, Part
 from feedline.cache.plan import MANIFEST, PLAN, Manifest, Plan, name_of
 from feedline.cache.store import Claim, Entry, NoRoom, Store, Unavailable
 from feedline.errors import CacheError, CorruptRecord
@@ -56,16 +56,18 @@ class SharedEntry:
         self._bytes = 0
         self._lock = Lock()
         self._checked: set[int] = set()  # parts that were read before, or that this process made
-        self._told = False
+        self._told = False  # that the store was given up
+        self._warned: set[str] = set()
+        self._is_anew = False  # the plan was damaged, so parts of another one are no surprise
         self._entry: Entry | None = None
         self.plan: Plan | None = None
         self.manifest: Manifest | None = None
         with self.surviving():
             self._entry = store.open(key)
             finalize(self, self._entry.close)  # also when it is only dropped
-            self.plan = self.find_plan()
-            if self.plan is not None:
-                self._find_manifest(self.plan)
+            self.find_plan()
+            if self.plan is not None and self._find_manifest():
+                self._entry.count_hit()
 
     @property
     def is_lost(self) -> bool:
@@ -100,7 +102,10 @@ class SharedEntry:
             warnings.warn(f"{text}.\n  The run goes on without this cache.", RuntimeWarning, stacklevel=2)
 
     def _warn(self, text: str) -> None:
-        warnings.warn(f"{self._location}: entry {self.key}: {text}", RuntimeWarning, stacklevel=3)
+        """Once: where nothing can be dropped, it is found again and again."""
+        if text not in self._warned:
+            self._warned.add(text)
+            warnings.warn(f"{self._location}: entry {self.key}: {text}", RuntimeWarning, stacklevel=3)
 
     # The documents
 
@@ -110,12 +115,18 @@ class SharedEntry:
             data = self._open.read(PLAN)
             if data is not None:
                 try:
-                    self.plan = documents.decode(data, Plan)
+                    plan = documents.decode(data, Plan)
+                    if plan.key != self.key or (plan.length is None) != (plan.part_rows is None):
+                        raise CorruptRecord(
+                            "the plan is that of another cache entry", remedy="It is made again."
+                        )
                 except CorruptRecord as error:
+                    self._is_anew = True
                     self._warn(f"{error}")
                     self._open.drop(PLAN, data)
                 else:
-                    self._id = documents.digest(bytes(data))
+                    self._id = documents.digest(bytes(data))  # first: other threads look at the plan
+                    self.plan = plan
         return self.plan
 
     def propose(self, plan: Plan) -> Plan:
@@ -126,22 +137,26 @@ class SharedEntry:
             raise NoRoom(f"{self._location}: entry {self.key}: its plan was put, and is not there")
         return found
 
-    def _find_manifest(self, plan: Plan) -> None:
+    def _find_manifest(self) -> bool:
+        """Of a damaged one, or one of another plan, nothing is left."""
         data = self._open.read(MANIFEST)
         if data is None:
-            return
+            return False
         try:
-            self.manifest = documents.decode(data, Manifest)
+            manifest = documents.decode(data, Manifest)
         except CorruptRecord as error:
             self._warn(f"{error}")
-            self._open.drop(MANIFEST, data)
         else:
-            self._open.count_hit()
+            if manifest.plan == self._id.hex():
+                self.manifest = manifest
+                return True
+        self._open.drop(MANIFEST, data)
+        return False
 
     def finish(self, rows: tuple[int, ...]) -> None:
         """All parts are there, with so many rows."""
-        if self.manifest is None:
-            manifest = Manifest(rows)
+        if self.manifest is None and not self._find_manifest():
+            manifest = Manifest(self._id.hex(), rows)
             self._open.put(MANIFEST, [documents.encode(manifest)])
             self.manifest = manifest
 
@@ -159,14 +174,18 @@ class SharedEntry:
             return None
         try:
             found = parts.decode(data, self._id, number, is_checked=number in self._checked)
-        except CorruptRecord as error:
+        except OfAnotherPlan:
             self._check_plan()
+            if not self._is_anew:
+                self._warn("there are parts that follow another plan. They are computed again.")
+        except CorruptRecord as error:
             self._warn(f"part {number}: {error.what}. It is computed again.")
-            self._open.drop(name_of(number), data)
-            return None
-        self._checked.add(number)
-        self._keep(found, len(data) if isinstance(data, bytes) else 0)
-        return found
+        else:
+            self._checked.add(number)
+            self._keep(found, len(data) if isinstance(data, bytes) else 0)
+            return found
+        self._open.drop(name_of(number), data)
+        return None
 
     def _check_plan(self) -> None:
         """Another may have replaced the plan because it was damaged. Then the parts are not what we mean."""
