@@ -139,7 +139,7 @@ class IndexedFiller(_Filler):
         """The part; or what it has, when it cannot be shared."""
         wait = _Wait()
         while True:
-            part = self._shared.part(number)
+            part = self._shared.part(number, *self._place(plan, number))
             if part is not None:
                 return part
             if self._failed is not None and self._failed[0] == number:
@@ -176,19 +176,24 @@ class IndexedFiller(_Filler):
         return False
 
     def _make(self, plan: Plan, number: int, claim: Claim) -> Part | Items:
-        assert plan.part_rows is not None
-        begin = number * plan.part_rows
-        items = self._compute(begin, min(begin + plan.part_rows, self.length))
+        first, rows = self._place(plan, number)
+        items = self._compute(first, first + rows)
         return self._publish(plan, number, items, claim)
+
+    def _place(self, plan: Plan, number: int) -> tuple[int, int]:
+        """The first element of a part, and how many there are."""
+        assert plan.part_rows is not None
+        first = number * plan.part_rows
+        return first, min(plan.part_rows, self.length - first)
 
     def _publish(self, plan: Plan, number: int, items: Items, claim: Claim) -> Part | Items:
         blocks = [item for item in items if isinstance(item, Block)]
         if len(blocks) < len(items):
             return items
-        assert plan.part_rows is not None
-        made = Made(number, number * plan.part_rows, blocks, number + 1 == plan.parts, None)
+        place = self._place(plan, number)
+        made = Made(number, place[0], blocks, number + 1 == plan.parts, None)
         for _ in range(2):  # what is there already may be damaged, and is dropped then
-            found = self._shared.publish(made, claim) or self._shared.part(number)
+            found = self._shared.publish(made, claim) or self._shared.part(number, *place)
             if found is not None:
                 return found
         return items
@@ -247,7 +252,7 @@ class StreamedFiller(_Filler):
         """The part, whose first element has that number, and before which the input had that state."""
         wait = _Wait()
         while True:
-            part = self._shared.part(number)
+            part = self._shared.part(number, first)
             if part is not None:
                 if self._cursor is not None and self._at == number:
                     self.close()  # another overtook us
@@ -305,7 +310,8 @@ class StreamedFiller(_Filler):
         if self._shared.manifest is not None:
             return self._shared.manifest.rows[number]
         next_one = self._shared.part(number + 1)
-        return None if next_one is None else next_one.first - first
+        # One that begins too early followed another part, which was damaged too: it will be made again.
+        return None if next_one is None or next_one.first <= first else next_one.first - first
 
     def _is_last(self, number: int) -> bool:
         manifest = self._shared.manifest

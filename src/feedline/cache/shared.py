@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import NamedTuple
 from weakref import finalize
@@ -31,6 +31,10 @@ _MOST_BYTES = 64 << 20
 class _Held(NamedTuple):
     part: Part
     bytes: int  # of memory
+
+
+def _has(part: Part, first: int | None, rows: int | None) -> bool:
+    return (first is None or part.first == first) and (rows is None or part.block.rows == rows)
 
 
 class SharedEntry:
@@ -162,11 +166,11 @@ class SharedEntry:
 
     # The parts
 
-    def part(self, number: int) -> Part | None:
-        """None when it is not there, or was damaged."""
+    def part(self, number: int, first: int | None = None, rows: int | None = None) -> Part | None:
+        """None when it is not there, or was damaged. `first` and `rows`: which elements it must have."""
         with self._lock:
             held = self._held.get(number)
-            if held is not None:
+            if held is not None and _has(held.part, first, rows):
                 self._held.move_to_end(number)
                 return held.part
         data = self._open.read(name_of(number))
@@ -181,10 +185,13 @@ class SharedEntry:
         except CorruptRecord as error:
             self._warn(f"part {number}: {error.what}. It is computed again.")
         else:
-            self._checked.add(number)
-            self._keep(found, len(data) if isinstance(data, bytes) else 0)
-            return found
+            if _has(found, first, rows):
+                self._keep(found, len(data) if isinstance(data, bytes) else 0)
+                return found
+            self._check_before(number, first)
         self._open.drop(name_of(number), data)
+        with self._lock:
+            self._forget(number)
         return None
 
     def _check_plan(self) -> None:
@@ -193,10 +200,25 @@ class SharedEntry:
         if data is None or documents.digest(bytes(data)) != self._id:
             raise NoRoom(f"{self._location}: entry {self.key}: it was removed and begun anew meanwhile")
 
+    def _check_before(self, number: int, first: int | None) -> None:
+        """A part that does not begin where the one before ends is made again: several were damaged, and those
+        that were made again are of other sizes. Unless it is our part before that another replaced."""
+        data = self._open.read(name_of(number - 1)) if number and first is not None else None
+        if data is not None:
+            with suppress(CorruptRecord):
+                before = parts.decode(data, self._id, number - 1)
+                if before.first + before.block.rows != first:
+                    raise NoRoom(f"{self._location}: entry {self.key}: its parts were made anew meanwhile")
+
+    def _forget(self, number: int) -> None:
+        dropped = self._held.pop(number, None)
+        self._bytes -= 0 if dropped is None else dropped.bytes
+        self._checked.discard(number)
+
     def _keep(self, part: Part, size: int) -> None:
         with self._lock:
-            if part.number in self._held:
-                return
+            self._forget(part.number)
+            self._checked.add(part.number)
             self._held[part.number] = _Held(part, size)
             self._bytes += size
             while len(self._held) > 1 and (len(self._held) > _MOST_MAPPED or self._bytes > _MOST_BYTES):
