@@ -208,10 +208,16 @@ class DirectoryEntry(Entry):
         return NoRoom(f"{self._path}: nothing more can be kept here: {error.strerror}.")
 
     def drop(self, name: str, data: Any) -> None:
+        if self._why_not is not None or self._denied is not None:
+            return
         current = self.read(name)
         if current is not None and memoryview(current) == memoryview(data):
-            with suppress(OSError):
+            try:
                 os.unlink(self._item(name))
+            except FileNotFoundError:
+                pass
+            except OSError as error:  # it would be found, and made again, for ever
+                raise self._no_room(error) from error
 
     def claim(self, name: str) -> Claim | None:
         self._check_writable()
@@ -240,8 +246,9 @@ class DirectoryEntry(Entry):
                     os.unlink(os.path.join(folder, left))
 
     def count_hit(self) -> None:
-        with suppress(OSError), open(os.path.join(self._path, "used"), "ab", buffering=0) as used:
-            used.write(b"\n")
+        if self._why_not is None:
+            with suppress(OSError), open(os.path.join(self._path, "used"), "ab", buffering=0) as used:
+                used.write(b"\n")
 
     def close(self) -> None:
         mark, self._mark = self._mark, None

@@ -82,7 +82,7 @@ class Entry(ABC):
     @abstractmethod
     def drop(self, name: str, data: Any) -> None:
         """Remove an item that was read as `data` and is damaged, unless it has been replaced meanwhile. Where
-        this process may not, nothing is done."""
+        this process may make nothing, nothing is done; NoRoom when it cannot be removed otherwise."""
 
     @abstractmethod
     def claim(self, name: str) -> Claim | None:
