@@ -257,7 +257,7 @@ class StreamedFiller(_Filler):
                 if self._cursor is not None and self._at == number:
                     self.close()  # another overtook us
                 return part
-            if self._may_make(wait):
+            if self._may_make(number, wait):
                 claim = self._shared.claim(name_of(number))
                 if claim is not None:
                     try:
@@ -270,10 +270,11 @@ class StreamedFiller(_Filler):
                         self._shared.release(claim)
             wait.wait()
 
-    def _may_make(self, wait: _Wait) -> bool:
+    def _may_make(self, number: int, wait: _Wait) -> bool:
         if self._lead is None:
             self._lead = self._shared.claim("lead")
-        return self._lead is not None or wait.is_long
+        # One that made the part before is in place: a leader that sleeps costs it one wait, not one a part.
+        return self._lead is not None or (self._cursor is not None and self._at == number) or wait.is_long
 
     def _make(self, number: int, first: int, before: State, claim: Claim) -> Part | None:
         """None when another was first."""
