@@ -241,9 +241,15 @@ class StreamedFiller(_Filler):
         self._cursor: Cursor | None = None
         self._at = 0  # the part in front of which the cursor is
 
-    def cursor(self, seeds: Sequence[int], before: State) -> Cursor:
-        """The elements from there on, as they are computed."""
-        return Cursor(self._seeded(seeds), self._input, before)
+    def cursor(self, seeds: Sequence[int], number: int, before: State) -> Cursor:
+        """The elements from that part on, as they are computed; who asks leads nobody any more. If one is in
+        place it is that one: a generator would have to run again up to there."""
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None and self._at != number:
+            cursor.close()
+            cursor = None
+        self.close()
+        return cursor or Cursor(self._seeded(seeds), self._input, before)
 
     def plan(self) -> Plan:
         return self._follow(self._shared.find_plan() or self._shared.propose(self._draft(self.seeds, None)))

@@ -173,7 +173,7 @@ class StreamedStream(SharedStream):
 
     def _go_alone(self) -> None:
         self._seeds = self._seeds or self._filler.seeds
-        self._go_on_with(self._filler.cursor(self._seeds, self._before), self._first)
+        self._go_on_with(self._filler.cursor(self._seeds, self._number, self._before), self._first)
 
     def _go_on_with(self, own: Cursor, first: int) -> None:
         """Alone, with a cursor in front of that element: those before the next are passed over."""
