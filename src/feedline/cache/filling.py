@@ -25,7 +25,7 @@ from feedline.cache.plan import Plan, name_of
 from feedline.cache.shared import SharedEntry
 from feedline.cache.store import Claim
 from feedline.errors import UsageError
-from feedline.graph import Context, Cursor, Node, State, random_nodes
+from feedline.graph import Context, Cursor, Indices, Node, State, random_nodes
 from feedline.graph.span import Span
 
 PART_BYTES = 16 << 20
@@ -89,6 +89,11 @@ class IndexedFiller(_Filler):
     def cursor(self, seeds: Sequence[int], at: int) -> Cursor:
         """The elements from there on, as they are computed."""
         return Cursor(self._seeded(seeds), Span(self._input, at, self.length))
+
+    def gather(self, indices: Indices) -> Block:
+        """These elements, as they are computed: in the order that the entry has, if it was ever known."""
+        plan = self._shared.plan
+        return self._seeded(self.seeds if plan is None else plan.seeds).gather(self._input, indices)
 
     def plan(self) -> Plan:
         """The plan that holds. Who makes it, finds out how large parts should be by making the first."""

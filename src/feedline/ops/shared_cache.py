@@ -83,12 +83,13 @@ class SharedCache(Node):
 
     def gather(self, indices: Indices, context: Context) -> Block:
         context, opened = context.at_epoch(FIRST_EPOCH), self.handle.get(self)
+        filler = self._indexed(opened, context)
         if len(indices):
             with opened.shared.surviving():
-                block = gather(self._indexed(opened, context), indices)
+                block = gather(filler, indices)
                 if block is not None:
                     return block
-        return context.gather(self.input, indices)
+        return filler.gather(indices)
 
     def open(self, context: Context, state: State) -> Stream:
         context, opened = context.at_epoch(FIRST_EPOCH), self.handle.get(self)
