@@ -8,6 +8,12 @@ from feedline.cache.store import Store
 from feedline.errors import UsageError
 
 
+def absolute(location: str | bytes | os.PathLike[str]) -> str:
+    """The location, the same in a process or at a time with another working directory."""
+    text = os.fsdecode(location)
+    return text if "://" in text else os.path.abspath(text)
+
+
 def open_store(location: str | os.PathLike[str], *, blobs: str | os.PathLike[str] | None = None) -> Store:
     """A directory, `redis://host:port/db`, or the URL of an object store, `s3://bucket/prefix` say.
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from feedline.block import Block
 from feedline.cache.eviction import Bound
 from feedline.cache.filling import IndexedFiller, StreamedFiller
-from feedline.cache.opening import open_store
+from feedline.cache.opening import absolute, open_store
 from feedline.cache.plan import Plan
 from feedline.cache.reading import IndexedStream, StreamedStream, gather
 from feedline.cache.shared import SharedEntry
@@ -71,6 +71,9 @@ class SharedCache(Node):
             raise UsageError(
                 f"cache(on_unavailable={self.on_unavailable!r}): it is 'raise', or 'compute' to go on without."
             )
+        object.__setattr__(self, "location", absolute(self.location))
+        if self.blobs is not None:
+            object.__setattr__(self, 'blobs', absolute(self.blobs))
 
     def length(self) -> int | None:
         return self.input.length()
