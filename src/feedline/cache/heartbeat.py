@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from typing import Protocol
+from weakref import WeakSet
 
 from feedline.cache import store
 
@@ -17,19 +18,21 @@ class Renewed(Protocol):
 
 
 class _Heartbeat:
-    """Its thread runs while there is something to renew."""
+    """Its thread runs while there is something to renew. It does not keep it: a claim that Ctrl-C made forgotten
+    before it was released must not seem alive, or all would wait for it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._renewed: set[Renewed] = set()
+        self._renewed: WeakSet[Renewed] = WeakSet()
         self._thread: threading.Thread | None = None
 
     def add(self, one: Renewed) -> None:
         with self._changed:
             self._renewed.add(one)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._beat, name="feedline-heartbeat", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._beat, name="feedline-heartbeat", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def remove(self, one: Renewed) -> None:
         with self._changed:
@@ -40,12 +43,16 @@ class _Heartbeat:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: not self._renewed, store.BEAT)
-                renewed = list(self._renewed)
-                if not renewed:
+                if not self._renewed:
                     self._thread = None
                     return
-            for one in renewed:
-                one.renew()
+            self._renew()
+
+    def _renew(self) -> None:
+        with self._changed:
+            renewed = list(self._renewed)
+        for one in renewed:
+            one.renew()
 
 
 _heartbeat = _Heartbeat()

@@ -25,6 +25,7 @@ from errno import EEXIST, ENOENT, ENOTSUP, EPERM
 from itertools import islice
 from stat import S_ISDIR
 from typing import Any
+from weakref import finalize
 
 from feedline import _native
 from feedline.cache import store
@@ -261,6 +262,7 @@ class DirectoryEntry(Entry):
 class DirectoryClaim(Claim):
     def __init__(self, lock: LockFile) -> None:
         self._lock = lock
+        finalize(self, lock.release)
 
     @property
     def is_in_place(self) -> bool:

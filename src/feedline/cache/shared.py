@@ -234,7 +234,11 @@ class SharedEntry:
     def claim(self, name: str) -> Claim | None:
         claim = self._open.claim(name)
         if claim is not None:
-            beat(claim)
+            try:
+                beat(claim)
+            except BaseException:  # Ctrl-C while its thread starts, say
+                self.release(claim)
+                raise
         return claim
 
     def release(self, claim: Claim) -> None:
