@@ -130,14 +130,14 @@ class Node(ABC):
 def tree(root: Node) -> list[Node]:
     """The node and all before it, each once, in an order that only their arrangement tells."""
     found: dict[Node, None] = {}
-
-    def visit(node: Node) -> None:
+    waiting = [root]
+    # Not by a function that calls itself: its closure would keep all nodes, and what they have open, until
+    # the garbage collector comes.
+    while waiting:
+        node = waiting.pop()
         if node not in found:
             found[node] = None
-            for one in node.inputs:
-                visit(one)
-
-    visit(root)
+            waiting += reversed(node.inputs)
     return list(found)
 
 
