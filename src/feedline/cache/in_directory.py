@@ -37,6 +37,7 @@ _KEY = re.compile(r"[0-9a-f]{32}")
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
 _REMOVED = ".removed-"
 _MOST_PIECES = os.sysconf("SC_IOV_MAX")  # of a writev
+_MOST_TRIES = 100  # to open an entry that others remove at the same time
 
 
 class DirectoryStore(Store):
@@ -69,9 +70,12 @@ class DirectoryStore(Store):
 
     def keys(self) -> list[str]:
         try:
-            return sorted(name for name in os.listdir(self.location) if _KEY.fullmatch(name))
+            with os.scandir(self.location) as found:
+                return sorted(one.name for one in found if _KEY.fullmatch(one.name) and one.is_dir())
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise _unreadable(self.location, error) from error
 
     def peek(self, key: str, name: str) -> bytes | None:
         try:
@@ -79,25 +83,40 @@ class DirectoryStore(Store):
                 return file.read()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise _unreadable(self._path(key, "items", name), error) from error
 
     def names(self, key: str) -> list[str]:
         try:
             return sorted(name for name in os.listdir(self._path(key, "items")) if _NAME.fullmatch(name))
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise _unreadable(self._path(key), error) from error
 
     def info(self, key: str) -> Info | None:
         try:
-            made = os.stat(self._path(key, "lock")).st_mtime
-            with os.scandir(self._path(key, "items")) as items:
-                sizes = [item.stat().st_size for item in items if _NAME.fullmatch(item.name)]
+            sizes = self._sizes(key)
+            made = os.stat(self._path(key)).st_mtime  # should one have been killed before it made the lock
+            used, hits = made, 0
+            with suppress(FileNotFoundError):
+                used = made = os.stat(self._path(key, "lock")).st_mtime
+                facts = os.stat(self._path(key, "used"))
+                used, hits = facts.st_mtime, facts.st_size
+            return Info(key, sum(sizes), len(sizes), made, used, hits, self._users(key))
         except FileNotFoundError:
             return None
-        used, hits = made, 0
-        with suppress(FileNotFoundError):
-            facts = os.stat(self._path(key, "used"))
-            used, hits = facts.st_mtime, facts.st_size
-        return Info(key, sum(sizes), len(sizes), made, used, hits, self._users(key))
+        except OSError as error:
+            raise _unreadable(self._path(key), error) from error
+
+    def _sizes(self, key: str) -> list[int]:
+        sizes = []
+        with suppress(FileNotFoundError), os.scandir(self._path(key, "items")) as items:
+            for item in items:
+                if _NAME.fullmatch(item.name):
+                    with suppress(FileNotFoundError):  # dropped just now
+                        sizes.append(item.stat().st_size)
+        return sizes
 
     def _users(self, key: str) -> list[str]:
         folder = self._path(key, "users")
@@ -110,9 +129,12 @@ class DirectoryStore(Store):
     def remove(self, key: str) -> bool:
         path = self._path(key)
         try:
-            fd = os.open(os.path.join(path, "lock"), os.O_RDONLY | os.O_CLOEXEC)
+            # Made if there is none: who was killed before it made the lock, left the rest.
+            fd = os.open(os.path.join(path, "lock"), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except FileNotFoundError:
             return True
+        except OSError as error:
+            raise CacheError(f"{path} cannot be removed: {error.strerror}.") from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if is_at(os.path.join(path, "lock"), fd):
@@ -145,16 +167,28 @@ class DirectoryEntry(Entry):
             self._denied = error
 
     def _open(self) -> None:
+        self._lock = self._take_lock()
         if self._why_not is None:
             for folder in ("items", "partial", "claims", "users"):
                 os.makedirs(os.path.join(self._path, folder), exist_ok=True)
-        self._lock = SharedLock.take(os.path.join(self._path, "lock"), may_make=self._why_not is None)
-        if self._why_not is None:
             self._remove_left()
             while self._mark is None:
                 self._mark = LockFile.take(os.path.join(self._path, "users", secrets.token_hex(8)))
             with open(os.path.join(self._path, "used"), "ab") as used:
                 os.utime(used.fileno())
+
+    def _take_lock(self) -> SharedLock:
+        may_make = self._why_not is None
+        tries = _MOST_TRIES
+        while True:
+            try:
+                if may_make:
+                    os.makedirs(self._path, exist_ok=True)
+                return SharedLock.take(os.path.join(self._path, "lock"), may_make=may_make)
+            except (FileNotFoundError, FileExistsError):  # another removes the entry in this very moment
+                tries -= 1
+                if not may_make or not tries:
+                    raise
 
     def _remove_left(self) -> None:
         """The marks of users that were killed."""
