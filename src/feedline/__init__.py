@@ -4,6 +4,7 @@ from typing import Any as _Any
 
 from feedline import records
 from feedline.block import Ragged
+from feedline.cache.location import Cache
 from feedline.dataset import Dataset
 from feedline.errors import (
     CacheError,
@@ -38,6 +39,7 @@ __all__ = [
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
     "AppendWriter",
+    "Cache",
     "CacheError",
     "CorruptRecord",
     "Dataset",

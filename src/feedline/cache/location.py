@@ -1,0 +1,239 @@
+"""Cache: what a location holds, whether it is sound, and how to be rid of it.
+
+It looks from outside: no entry is opened, so none counts as used by it. What it finds is a stranger's: an
+entry that was left unfinished, is damaged, or was made by another version is shown and can be removed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar
+
+from feedline.cache import eviction
+from feedline.cache import plan as documents
+from feedline.cache.opening import open_store
+from feedline.cache.plan import MANIFEST, PLAN, Manifest, Plan
+from feedline.cache.store import Info, Store, Unavailable
+from feedline.cache.verifying import CacheFinding, numbers_of, verify_entry
+from feedline.errors import CacheError, CorruptRecord, UsageError
+from feedline.graph.arguments import bytes_of
+
+_LEAST_DIGITS = 4  # of a key that is not given in full
+_OF_ALL = re.compile(r"python|version|meaning|library .*")  # parts of a fingerprint that are of all steps
+
+_Document = TypeVar("_Document", Plan, Manifest)
+
+
+@dataclass(frozen=True, repr=False)
+class CacheEntry:
+    """What a pipeline gave, as it is cached."""
+
+    key: str  # the pipeline's fingerprint
+    bytes: int
+    elements: int | None  # once it is complete
+    parts: int  # that are there
+    parts_in_all: int | None  # None when it is not known yet
+    complete: bool
+    steps: str  # of the pipeline
+    made: float  # seconds since 1970, as the next
+    used: float  # when a run opened it last
+    hits: int  # how often a run found it complete
+    users: tuple[str, ...]  # who has it open: a line for each
+    trouble: str = ""  # why it can be of no use
+    pipeline: Mapping[str, Any] = field(default_factory=dict)  # the parts of the fingerprint
+
+    def __repr__(self) -> str:
+        made = datetime.fromtimestamp(self.made).isoformat(" ", "seconds")
+        facts = [self.steps, f"{self.bytes:,} bytes", self.progress, f"made {made}", f"{self.hits:,} hits"]
+        users = f"in use by {len(self.users):,}" if self.users else ""
+        return f"<CacheEntry {self.key}: {', '.join(filter(None, (*facts, users, self.trouble)))}>"
+
+    @property
+    def progress(self) -> str:
+        """How much of it is there."""
+        if self.complete:
+            return f"complete, {self.elements:,} elements"
+        in_all = "" if self.parts_in_all is None else f" of {self.parts_in_all:,}"
+        return f"{self.parts:,}{in_all} parts"
+
+
+class Cache:
+    """The entries that `Dataset.cache(location)` keeps at a location.
+
+    `blobs` is where the large parts of a cache in Redis are.
+
+    >>> import tempfile
+    >>> from feedline import Cache, Dataset
+    >>> directory = tempfile.mkdtemp()
+    >>> squares = [int(x) for x in Dataset.range(5).map(lambda x: x * x).cache(directory)]
+    >>> cache = Cache(directory)
+    >>> [entry] = cache.entries()
+    >>> entry.complete, entry.elements, entry.parts, entry.hits
+    (True, 5, 1, 0)
+    >>> cache.verify()
+    []
+    >>> cache.remove(entry.key[:8])
+    >>> cache.entries()
+    []
+    """
+
+    def __init__(
+        self, location: str | os.PathLike[str], *, blobs: str | os.PathLike[str] | None = None
+    ) -> None:
+        if not os.fspath(location):
+            raise UsageError("Cache(''): give the location of a cache: a directory, redis://... or s3://...")
+        self._store = open_store(location, blobs=blobs)
+
+    def __repr__(self) -> str:
+        return f"Cache({self.location!r})"
+
+    @property
+    def location(self) -> str:
+        return self._store.location
+
+    def entries(self) -> list[CacheEntry]:
+        """All of them, whole or not; those that were used last come first."""
+        keys = self._store.keys()
+        found = [self._entry(key) for key in keys]
+        return sorted((one for one in found if one is not None), key=lambda one: (-one.used, one.key))
+
+    def entry(self, key: str) -> CacheEntry:
+        """The entry with this key, of which the first digits are enough, if no other entry has the same."""
+        key = self._found(key)
+        found = self._entry(key)
+        if found is None:
+            raise self._unknown(key)
+        return found
+
+    def _entry(self, key: str) -> CacheEntry | None:
+        try:
+            info = self._store.info(key)
+            return None if info is None else _described(self._store, info)
+        except Unavailable:
+            raise
+        except CacheError as error:
+            return _entry_of(Info(key, 0, 0, 0.0, 0.0, 0, ()), trouble=str(error))
+
+    def verify(
+        self, key: str | None = None, *, progress: Callable[[int], None] | None = None
+    ) -> list[CacheFinding]:
+        """Check all items of an entry, or of all entries. Damage is a finding, and stays where it is: a run
+        that meets it computes the part again.
+
+        One part at a time is in memory. `progress` is called with the number of bytes checked so far.
+        """
+        findings: list[CacheFinding] = []
+        checked = 0
+
+        def report(size: int) -> None:
+            nonlocal checked
+            checked += size
+            if progress is not None:
+                progress(checked)
+
+        for one in self._store.keys() if key is None else [self._found(key)]:
+            findings += verify_entry(self._store, one, report)
+        return findings
+
+    def remove(self, key: str) -> None:
+        """Remove an entry. Of its key, the first digits are enough, as for `entry`.
+
+        CacheError, and it stays, when a live run has it open.
+        """
+        key = self._found(key)
+        if not self._store.remove(key):
+            raise CacheError(
+                f"{self.location}: entry {key} is in use by {self._users(key)}. It was not removed."
+            )
+
+    def _found(self, key: str) -> str:
+        if not isinstance(key, str) or not re.fullmatch(rf"[0-9a-f]{{{_LEAST_DIGITS},32}}", key):
+            raise UsageError(
+                f"{self.location}: {key!r} is no key of an entry: it has 32 hexadecimal digits, of which the "
+                f"first {_LEAST_DIGITS} or more are enough."
+            )
+        keys = self._store.keys()
+        found = [one for one in keys if one.startswith(key)]
+        if not found:
+            raise self._unknown(key)
+        if len(found) > 1:
+            raise UsageError(f"{self.location}: {key} may be {' or '.join(found)}: give more digits.")
+        return found[0]
+
+    def _unknown(self, key: str) -> UsageError:
+        return UsageError(
+            f"{self.location}: there is no entry {key}.\n"
+            f"  To see those that there are:  feedline cache ls {self.location}"
+        )
+
+    def _users(self, key: str) -> str:
+        info = self._store.info(key)
+        return ", ".join(info.users if info is not None else ()) or "a run that could not leave its name"
+
+    def evict(self, max_bytes: int | str) -> list[CacheEntry]:
+        """Remove the entries that were not used for the longest time, until the rest has `max_bytes` at most,
+        a number or a text like "100GB". Those that a live run has open stay. Gives those that went.
+
+        CacheError when an entry that had to go can not be removed, because it is another user's, say.
+
+        >>> Cache("a/directory/without/entries").evict("100GB")
+        []
+        """
+        limit = limit_of(max_bytes)
+        described = {entry.key: entry for entry in self.entries()}
+        removed = eviction.evict(self._store, limit)
+        return [described.get(info.key) or _entry_of(info) for info in removed]
+
+
+def limit_of(max_bytes: int | str) -> int:
+    return 0 if str(max_bytes) == "0" else bytes_of("evict", "max_bytes", max_bytes)
+
+
+def _described(store: Store, info: Info) -> CacheEntry:
+    plan, trouble = _document(store, info.key, PLAN, Plan)
+    manifest, more = _document(
+        store, info.key, MANIFEST, Manifest
+    )  # before the names: then all parts are there
+    numbers = numbers_of(store.names(info.key))
+    if plan is None and numbers and not trouble:
+        trouble = "it has no plan"
+    return _entry_of(info, plan, manifest, numbers, trouble or more)
+
+
+def _document(store: Store, key: str, name: str, kind: type[_Document]) -> tuple[_Document | None, str]:
+    """The document, if there is a sound one, and else what is wrong with it."""
+    data = store.peek(key, name)
+    try:
+        return (None if data is None else documents.decode(data, kind)), ""
+    except CorruptRecord as error:
+        return None, error.what
+
+
+def _entry_of(
+    info: Info,
+    plan: Plan | None = None,
+    manifest: Manifest | None = None,
+    numbers: Sequence[int] = (),
+    trouble: str = "",
+) -> CacheEntry:
+    rows = None if plan is None or manifest is None else manifest.rows
+    pipeline = {} if plan is None else plan.pipeline
+    return CacheEntry(
+        key=info.key,
+        bytes=info.bytes,
+        elements=None if rows is None else sum(rows),
+        parts=len(numbers),
+        parts_in_all=len(rows) if rows is not None else plan.parts if plan is not None else None,
+        complete=rows is not None and set(numbers) >= set(range(len(rows))),
+        steps=" -> ".join(name for name in pipeline if ": " not in name and not _OF_ALL.fullmatch(name)),
+        made=info.made,
+        used=info.used,
+        hits=info.hits,
+        users=tuple(info.users),
+        trouble=trouble,
+        pipeline=pipeline,
+    )
