@@ -5,6 +5,7 @@ Exit codes: 0 all is well, 1 there are findings, 2 the command cannot be meant, 
 
 import typer
 
+from feedline.cli.cache import cache
 from feedline.cli.convert import convert
 from feedline.cli.count import count
 from feedline.cli.demo import demo
@@ -19,13 +20,14 @@ from feedline.cli.verify import verify
 app = typer.Typer(
     cls=Commands,
     name="feedline",
-    help="Look into TFRecord files, check, mend, join, divide and make them.",
+    help="Look into TFRecord files, check, mend, join, divide and make them; look after caches.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 for command in (inspect, head, count, verify, repair, merge, reshard, convert, demo):
     app.command()(command)
+app.add_typer(cache, name="cache")
 
 
 def main() -> None:

@@ -79,22 +79,28 @@ def progress(doing: str, paths: Sequence[str]) -> Iterator[Callable[..., Report 
 
     One bar over all the files is drawn when they are large and stderr is a terminal; else it gives None.
     """
-    total = _bytes_of(paths)
+    with progress_bar(doing, _bytes_of(paths)) as report:
+        finished = 0
+
+        def report_for(*paths: str) -> Report | None:
+            nonlocal finished
+            before, finished = finished, finished + _bytes_of(paths)
+            return None if report is None else lambda read: report(before + read)
+
+        yield report_for
+
+
+@contextmanager
+def progress_bar(doing: str, total: int) -> Iterator[Report | None]:
+    """Yields a `progress` argument that draws a bar up to `total` bytes, or None as above."""
     console = Console(stderr=True)
     if total < SHOW_PROGRESS_FROM or not console.is_terminal:
-        yield lambda *paths: None
+        yield None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(doing, total=total)
-        finished = 0
-
-        def report_for(*paths: str) -> Report:
-            nonlocal finished
-            before, finished = finished, finished + _bytes_of(paths)
-            return lambda read: bar.update(task, completed=before + read)
-
-        yield report_for
+        yield lambda read: bar.update(task, completed=read)
 
 
 def _bytes_of(paths: Sequence[str]) -> int:
