@@ -1,4 +1,4 @@
-"""Several runs cache the same dataset at the same moment (recipe 000.1): each element is computed once in total."""
+"""Several runs cache the same dataset at the same moment (recipe 000.1): each element is computed once."""
 
 import subprocess
 import sys

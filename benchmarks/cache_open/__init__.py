@@ -1,8 +1,8 @@
 """How long does it take to open a warm entry of 100 GB, up to its first element?
 
-A rival defines `run(subject)`: a new dataset's first element. The entry is made of sparse files: its first part is
-real, the others are holes of the same size. A pass counts as 1,000 records: "thousand records/s" is one over
-the seconds.
+A rival defines `run(subject)`: a new dataset's first element. The entry is made of sparse files: its first
+part is real, the others are holes of the same size. A pass counts as 1,000 records: "thousand records/s" is
+one over the seconds.
 """
 
 from __future__ import annotations

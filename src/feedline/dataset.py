@@ -310,7 +310,7 @@ class Dataset:
         blobs: str | os.PathLike[str] | None = None,
         on_unavailable: str = "raise",
     ) -> Dataset:
-        """Keep the elements, in memory or at a location that other runs share, so that they are computed once.
+        """Keep the elements, in memory or at a location that runs share, so that they are computed once.
 
         They are the same in each iteration: shuffle after, not before. Their arrays are read-only.
 

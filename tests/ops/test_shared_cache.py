@@ -48,8 +48,8 @@ def test_elements_are_computed_once(source, tmp_path):
     function = Counted()
     mapped = source.map(lambda x: function(x))
     for _ in range(3):
-        assert ints(mapped.cache(tmp_path)) == list(range(100))
-    cached = mapped.cache(tmp_path)
+        assert ints(mapped.cache(tmp_path, version="1")) == list(range(100))
+    cached = mapped.cache(tmp_path, version="1")
     assert ints(cached.repeat(2)) == 2 * list(range(100))
     assert function.calls == 100
 
@@ -69,14 +69,14 @@ def test_errors_come_in_their_places(source, tmp_path):
 def test_one_that_stops_early_is_gone_on_with(source, tmp_path):
     function = Counted()
     mapped = source.map(lambda x: function(x))
-    assert ints(islice(mapped.cache(tmp_path), 30)) == list(range(30))
-    assert ints(mapped.cache(tmp_path)) == list(range(100))
+    assert ints(islice(mapped.cache(tmp_path, version="1"), 30)) == list(range(30))
+    assert ints(mapped.cache(tmp_path, version="1")) == list(range(100))
     assert function.calls <= 100
 
 
 def test_by_index(tmp_path):
     function = Counted()
-    cached = INDEXED.map(lambda x: function(x)).cache(tmp_path)
+    cached = INDEXED.map(lambda x: function(x)).cache(tmp_path, version="1")
     assert int(cached[57]) == 57
     assert sorted(ints(cached.shuffle(seed=1))) == list(range(100))
     assert ints(cached) == list(range(100))
@@ -93,7 +93,7 @@ def test_threads_share_the_work(source, tmp_path):
         return x
 
     def run(number):
-        results[number] = ints(source.map(slow).cache(tmp_path))
+        results[number] = ints(source.map(slow).cache(tmp_path, version="1"))
 
     threads = [threading.Thread(target=run, args=[number]) for number in range(4)]
     for thread in threads:

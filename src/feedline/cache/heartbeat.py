@@ -18,8 +18,8 @@ class Renewed(Protocol):
 
 
 class _Heartbeat:
-    """Its thread runs while there is something to renew. It does not keep it: a claim that Ctrl-C made forgotten
-    before it was released must not seem alive, or all would wait for it."""
+    """Its thread runs while there is something to renew. It does not keep it: a claim that Ctrl-C made
+    forgotten before it was released must not seem alive, or all would wait for it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

@@ -143,9 +143,9 @@ if redis.call('HGET', KEYS[1], ':id') == ARGV[1] then redis.call('HINCRBY', KEYS
 
 class RedisStore(Store):
     def __init__(self, url: str, blobs: Store | None = None) -> None:
-        """`blobs` is one place for all runs: an item whose blob is not found there is taken for lost. It has an
-        entry for each one here, by its id. What a killed process left there is nobody's, and goes when that
-        place is kept within bounds."""
+        """`blobs` is one place for all runs: an item whose blob is not found there is taken for lost. It has
+        an entry for each one here, by its id. What a killed process left there is nobody's, and goes when
+        that place is kept within bounds."""
         self._client = RedisClient(url)
         self._blobs = blobs
         self.location = self._client.location

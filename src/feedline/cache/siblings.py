@@ -1,4 +1,4 @@
-"""What changed since the same steps were cached before: told in one line, because computing again takes time."""
+"""What changed since the same steps were cached before: one line, because computing again takes time."""
 
 from __future__ import annotations
 

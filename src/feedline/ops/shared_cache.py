@@ -5,8 +5,8 @@ What is cached is the first iteration of the steps before, as for the cache in m
 
 from __future__ import annotations
 
+import logging
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -69,11 +69,11 @@ class SharedCache(Node):
             object.__setattr__(self, "cache_limit", bytes_of("cache", "cache_limit", self.cache_limit))
         if self.on_unavailable not in _ON_UNAVAILABLE:
             raise UsageError(
-                f"cache(on_unavailable={self.on_unavailable!r}): it is 'raise', or 'compute' to go on without."
+                f"cache(on_unavailable={self.on_unavailable!r}): give 'raise', or 'compute' to go on without."
             )
         object.__setattr__(self, "location", absolute(self.location))
         if self.blobs is not None:
-            object.__setattr__(self, 'blobs', absolute(self.blobs))
+            object.__setattr__(self, "blobs", absolute(self.blobs))
 
     def length(self) -> int | None:
         return self.input.length()
@@ -106,7 +106,7 @@ class SharedCache(Node):
 
     def _draft(self, opened: _Opened, seeds: Sequence[int], part_rows: int | None) -> Plan:
         return Plan(
-            key=opened.fingerprint,
+            key=opened.shared.key,
             length=self.length(),
             part_rows=part_rows,
             seeds=tuple(seeds),
@@ -117,15 +117,16 @@ class SharedCache(Node):
     def _open_entry(self) -> _Opened:
         found = strict_fingerprint(self.input, self.version)
         store = open_store(self.location, blobs=self.blobs)
+        bound = Bound(store, self.cache_limit) if isinstance(self.cache_limit, int) else None
         shared = SharedEntry(
             store,
-            found,
+            str(found),
             goes_on=self.on_unavailable == "compute",
-            make_room=None if self.cache_limit is None else Bound(store, self.cache_limit).make_room,
+            make_room=bound.make_room if bound else None,
         )
         if shared.plan is None:
             with shared.surviving():
                 changes = changes_since(store, found)
                 if changes is not None:
-                    warnings.warn(changes, RuntimeWarning, stacklevel=2)
+                    logging.getLogger("feedline").warning(changes)
         return _Opened(shared, found, os.getpid())
