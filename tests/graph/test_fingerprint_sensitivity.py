@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
 import sys
+from os import environ
 
 import numpy as np
 import pytest
@@ -328,6 +330,32 @@ def test_objects_that_know_each_other_are_told_in_reasonable_time():
     old.check()
     all_[59].number = 2
     assert ds.fingerprint() != old
+
+
+def test_a_metaclass_and_annotations_count():
+    found = set()
+    for kind, meta, hint in [
+        (1, "Meta", "int"),
+        (2, "Meta", "int"),
+        (1, "type", "int"),
+        (1, "Meta", "float"),
+    ]:
+        space = {"Dataset": Dataset, "KIND": kind}
+        exec(
+            "class Meta(type):\n    def __call__(cls): return KIND\n"
+            f"class Made(metaclass={meta}):\n    x: {hint} = 1\n"
+            "ds = Dataset.range(3).map(lambda x: Made())",
+            space,
+        )
+        found.add(space["ds"].fingerprint())
+    assert len(found) == 4
+
+
+def test_the_environment_does_not_count_however_it_is_asked_for(monkeypatch):
+    ds = Dataset.range(3).map(lambda x: environ["HOME"] + os.environ["HOME"])
+    old = ds.fingerprint()
+    monkeypatch.setenv("SOMETHING", "new")
+    assert ds.fingerprint() == old
 
 
 def test_a_seed_counts_and_a_drawn_one_does_not():

@@ -215,7 +215,7 @@ def test_inside_of_a_function_of_pytest_it_is_the_same(script, monkeypatch):
     monkeypatch.syspath_prepend(directory)
     monkeypatch.delitem(sys.modules, "helpers", raising=False)
     space = {"__name__": __name__}
-    exec(compile(PIPELINE, __file__, "exec"), space)
+    exec(compile(PIPELINE, __file__, "exec", dont_inherit=True), space)
     assert str(space["ds"].fingerprint()) in printed
     monkeypatch.delitem(sys.modules, "helpers")
 

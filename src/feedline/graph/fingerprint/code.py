@@ -7,6 +7,7 @@ their numbers. So a docstring, which is a constant among others, moves nothing.
 from __future__ import annotations
 
 import dis
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from importlib.util import resolve_name
 from types import CodeType
@@ -32,11 +33,12 @@ _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
 
 def code_text(code: CodeType, constant: Callable[[Any], str]) -> str:
     """All that counts of the code. `constant` gives the text of one, which may be code again."""
-    instructions, index = _kept(code)
+    instructions = _kept(code)
+    starts = [each.offset for each in instructions]
     lines = []
     for each in instructions:
         if each.opcode in _JUMPS:
-            meant = str(index[each.argval])
+            meant = str(bisect_left(starts, each.argval))
         elif each.opcode in dis.hasconst:
             meant = constant(each.argval)
         else:
@@ -44,7 +46,7 @@ def code_text(code: CodeType, constant: Callable[[Any], str]) -> str:
         lines.append(f"{_THE_SAME.get(each.opname, each.opname)} {meant}")
     handlers: Any = dis.Bytecode(code)
     for entry in handlers.exception_entries:
-        places = [index[place] for place in (entry.start, entry.end, entry.target)]
+        places = [bisect_left(starts, place) for place in (entry.start, entry.end, entry.target)]
         lines.append(f"except {places} {entry.depth} {entry.lasti}")
     flags = code.co_flags & _FLAGS
     taken = code.co_argcount + code.co_kwonlyargcount + bool(flags & 0x04) + bool(flags & 0x08)
@@ -52,20 +54,17 @@ def code_text(code: CodeType, constant: Callable[[Any], str]) -> str:
     return "\n".join([f"{counts} {code.co_varnames[:taken]}", *lines])
 
 
-def _kept(code: CodeType) -> tuple[list[dis.Instruction], dict[int, int]]:
-    """The instructions that count, and for each place in the code the number of the first one from there."""
+def _kept(code: CodeType) -> list[dis.Instruction]:
+    """The instructions that count."""
     kept: list[dis.Instruction] = []
-    index: dict[int, int] = {}
     for each in dis.get_instructions(code):
-        index[each.offset] = len(kept)
         if each.opname in _SILENT:
             continue
         if each.opname == "STORE_NAME" and each.argval in _OF_CLASS_BODIES and kept:
             kept.pop()  # what is stored
             continue
         kept.append(each)
-    index[len(code.co_code)] = len(kept)
-    return kept, index
+    return kept
 
 
 class Load(NamedTuple):

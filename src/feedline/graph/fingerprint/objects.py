@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 import numpy as np
 
-from feedline.graph.fingerprint.origin import is_library_name
+from feedline.graph.fingerprint.origin import is_library_class
 
 _FRAMEWORKS = {"jax", "jaxlib", "keras", "tensorflow", "torch"}
 
@@ -29,7 +29,7 @@ def arrays_of(value: Any) -> list[Any] | None:
     if isinstance(value, np.ndarray):
         if isinstance(value, np.ma.MaskedArray):
             return [value.data, np.ma.getmaskarray(value), np.asarray(value.fill_value)]
-        return [np.asarray(value)] if is_library_name(type(value).__module__) else None
+        return [np.asarray(value)] if is_library_class(type(value)) else None
     if isinstance(value, np.generic):
         return [np.asarray(value)]
     if _is_of_a_framework(type(value)) and hasattr(value, "__array__"):
@@ -54,7 +54,7 @@ def content_of(value: Any) -> Content | None:
     Content(made_of=[1, 3], attributes=[], items=[])
     """
     kind = type(value)
-    if isinstance(value, Iterator) and is_library_name(kind.__module__):
+    if isinstance(value, Iterator) and is_library_class(kind):
         return None  # it is not what it was, once something was taken from it
     if isinstance(value, WeakKeyDictionary | WeakValueDictionary | WeakSet):
         return None

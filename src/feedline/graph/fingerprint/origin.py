@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from collections.abc import Mapping
 from functools import lru_cache
 from types import CodeType, ModuleType
 from typing import Any
 
+_MADE_WHILE_RUNNING = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _INSTALLED = {"site-packages", "dist-packages"}
 _LIBRARIES = tuple(os.path.join(sysconfig.get_paths()[key], "") for key in ("stdlib", "platstdlib"))
 
@@ -47,6 +49,12 @@ def is_library_name(module: Any) -> bool:
     return found is not None and is_library_module(found)
 
 
+def is_library_class(kind: type) -> bool:
+    if kind.__module__ == "builtins":  # or made by `exec` where there is no __name__
+        return not kind.__flags__ & _MADE_WHILE_RUNNING
+    return is_library_name(kind.__module__)
+
+
 def is_ours(module: Any) -> bool:
     return isinstance(module, str) and (module == "feedline" or module.startswith("feedline."))
 
@@ -62,6 +70,14 @@ def library_of(module: str) -> str:
     return "python" if top in sys.stdlib_module_names or top == "builtins" else top
 
 
+@lru_cache
+def _distributions() -> Mapping[str, list[str]]:
+    """By the names of their packages. To gather them takes a good part of a second."""
+    from importlib import metadata
+
+    return metadata.packages_distributions()
+
+
 def version_of(library: str) -> str:
     """As its distribution has it, or else the module itself.
 
@@ -75,7 +91,7 @@ def version_of(library: str) -> str:
     try:
         return metadata.version(library)
     except metadata.PackageNotFoundError:
-        names = metadata.packages_distributions().get(library, [])  # PIL is Pillow's
+        names = _distributions().get(library, [])  # PIL is Pillow's
     if names:
         return ", ".join(metadata.version(name) for name in sorted(set(names)))
     return str(getattr(sys.modules.get(library), "__version__", "unknown"))

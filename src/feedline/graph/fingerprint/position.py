@@ -35,7 +35,12 @@ def position_key(node: Node) -> str:
 def _key(node: Node) -> str:
     texts = _Own()
     parts = [type(node).__name__]
-    parts += [f"{each.name} {texts.text(getattr(node, each.name))}" for each in fields(node) if each.compare]
+    for each in fields(node):
+        value = getattr(node, each.name)
+        try:
+            parts += [f"{each.name} {texts.text(value)}"] if each.compare else []
+        except Exception:  # of a user's object that fails when it is looked at, or is too deep
+            parts.append(f"{each.name} {type(value).__name__}")
     return hashlib.blake2b("\n".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 

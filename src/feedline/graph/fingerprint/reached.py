@@ -5,8 +5,10 @@ from __future__ import annotations
 import builtins
 import enum
 import importlib
+import inspect
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 from importlib.util import find_spec
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
@@ -44,11 +46,11 @@ _OF_MODULES = {"__name__", "__file__", "__doc__", "__package__", "__spec__", "__
     "__builtins__",
 }
 
-# They tell where a class is, what its annotations are, or what the interpreter and others noted in it.
+# They tell where a class is, or what the interpreter and others noted in it.
 _OF_CLASSES = {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__slotnames__"} | {
     "__firstlineno__",
     "__static_attributes__",
-    "__annotations__",
+    "__annotations__",  # told apart, as it may not be there before it was asked for
     "__annotate__",
     "__annotate_func__",
     "__annotations_cache__",
@@ -166,6 +168,9 @@ def _found(top: str) -> Any:
 
 def reached_by_class(kind: type) -> Iterator[Named]:
     """What a class of the user's has of its own, each by its name."""
+    with suppress(Exception):  # some have names that are not there
+        if annotations := inspect.get_annotations(kind):
+            yield "annotations", annotations
     if issubclass(kind, enum.Enum):
         for name, member in kind.__members__.items():
             yield name, member.value

@@ -15,8 +15,8 @@ from typing import Any
 
 from feedline.graph.fingerprint.objects import content_of
 from feedline.graph.fingerprint.origin import (
+    is_library_class,
     is_library_code,
-    is_library_name,
     is_ours,
     library_of,
     version_of,
@@ -87,8 +87,9 @@ class _Pipeline:
         label = self._unique(prefix + self._name(node))
         self._labels[node] = label
         kind = type(node).__name__
-        self._numbers[node] = len(self._numbers)
-        self.steps.append([kind, node.name, [self._numbers[one] for one in inputs]])
+        if not prefix:
+            self._numbers[node] = len(self._numbers)
+            self.steps.append([kind, node.name, [self._numbers.get(one) for one in inputs]])
         follows = inputs == [] if self._last is None else inputs == [self._last]
         of = "" if follows else f" of {', '.join(self._labels[one] for one in inputs) or 'nothing'}"
         self.parts[label] = kind + of
@@ -156,12 +157,12 @@ class _Step(Texts):
     def _items(self, value: Any) -> list[Named]:
         """Those that a large value is told by, so that it can be said which of them changed."""
         items: list[Named] = []
-        if type(value) is dict:
+        if type(value) is dict and len(value) <= _MOST_ITEMS:
             items = [(f"[{key!r}]", one) for key, one in value.items() if isinstance(key, str)]
-        elif not is_library_name(type(value).__module__):
+        elif not is_library_class(type(value)):
             content = content_of(value)
-            items = [(f".{name}", one) for name, one in content.attributes] if content else []
-        return items if len(items) <= _MOST_ITEMS else []
+            items = [(f".{name}", one) for name, one in content.attributes[:_MOST_ITEMS]] if content else []
+        return items
 
     def finish(self) -> None:
         while self._waiting:
@@ -211,7 +212,10 @@ class _Step(Texts):
     def _tell(self, value: Any, label: str, reached: Callable[[Any], Iterable[Named]]) -> None:
         self.uses("builtins")  # instructions are those of a version of Python
         self._where = (label, "")
-        told = f"of {self.text(value.__bases__)}" if isinstance(value, type) else self.text(value.__code__)
+        if isinstance(value, type):
+            told = f"{self.text(type(value))} of {self.text(value.__bases__)}"
+        else:
+            told = self.text(value.__code__)
         self._pipeline.parts[f"{self._label}: {label}"] = told
         for name, one in reached(value):
             # Of a method under its own name, its code is all there is to tell.

@@ -7,6 +7,7 @@ problem, and stands there by its type. What functions and classes are is left to
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 from collections.abc import Iterable
@@ -31,7 +32,7 @@ from feedline.block import Block
 from feedline.column import Bytes, Objects, Ragged
 from feedline.graph.fingerprint.code import code_text
 from feedline.graph.fingerprint.objects import arrays_of, content_of, digest
-from feedline.graph.fingerprint.origin import is_library_name, is_ours
+from feedline.graph.fingerprint.origin import is_library_class, is_library_name, is_ours
 from feedline.graph.fingerprint.reached import Absent, Library, Whole
 from feedline.graph.node import Node
 from feedline.structure import Structure
@@ -166,9 +167,10 @@ class Texts:
             if owner is not None and not isinstance(owner, ModuleType):
                 return f"{self.text(owner)}.{value.__name__}"
         if found_by_name(value):  # of C, or of what compiles to it
-            if not is_library_name(module_of(value)):
-                self.problem(f"is {value.__qualname__}, whose code is not Python's")
-            return self.named(value)
+            if is_library_name(module_of(value)):
+                return self.named(value)
+            self.problem(f"is {value.__qualname__}, whose code is not Python's")
+            return str(value.__qualname__)
         return None
 
     def named(self, value: Any) -> str:
@@ -178,9 +180,9 @@ class Texts:
         return f"{module}.{value.__qualname__}"
 
     def _class(self, kind: type) -> str:
-        if kind.__module__ == "builtins":
-            return kind.__qualname__
-        return self.named(kind) if is_library_name(kind.__module__) else self.user_class(kind)
+        if not is_library_class(kind):
+            return self.user_class(kind)
+        return kind.__qualname__ if kind.__module__ == "builtins" else self.named(kind)
 
     def _ufunc(self, value: Any) -> str:
         name = str(value.__name__)
@@ -207,6 +209,8 @@ class Texts:
             return "not there"
         if isinstance(value, logging.Logger):  # its name is that of a module, and no element depends on it
             return "logger"
+        if value is os.environ:  # as where it is asked of the module: what it holds is another in each run
+            return "os.environ"
         if isinstance(value, PurePath):
             return f"{type(value).__name__}({str(value)!r})"
         if isinstance(value, re.Pattern):
