@@ -123,6 +123,9 @@ def odd(x):
     return x if x == 0 else even(x - 1)
 
 
+HANDLERS = {odd, cached, Scaler, lambda x: x + 1, lambda x: x + 2, lambda x: x + 3, lambda x: x + 4}
+
+
 def augment(x, k=Pair(1), *, option=Color.RED):
     """What it does."""
     import json
@@ -142,7 +145,7 @@ def augment(x, k=Pair(1), *, option=Color.RED):
     try:
         return nested(x) + helpers.helper(x) + TABLE["one"] + cached(x) + even(x) + json.dumps(Counter(x))
     except (ValueError, KeyError):
-        return Point(1, 2), Options(), PATTERN.sub("", x), Color.BLUE, Inner().go()
+        return len(HANDLERS), Point(1, 2), Options(), PATTERN.sub("", x), Color.BLUE, Inner().go()
 
 
 ds = (
@@ -157,6 +160,14 @@ ds = (
 )
 '''
 SHOW = "\nimport json\nprint(json.dumps([ds.fingerprint(), ds.fingerprint().parts]))\n"
+
+PARTS = [*PIPELINE.split("\n\n\n"), SHOW]  # as they are typed in, one after another
+TYPE_IN = f"""
+import code
+shell = code.InteractiveConsole()
+for part in {PARTS!r}:
+    shell.runsource(part, "<stdin>", "exec")
+"""
 
 
 def place(directory, pipeline=PIPELINE, helpers=HELPERS):
@@ -199,6 +210,7 @@ def test_the_hash_seed_does_not_count(script, seed):
         pytest.param(["-c", PIPELINE + SHOW], id="python -c"),
         pytest.param(["-c", "from pipeline import ds" + SHOW], id="imported"),
         pytest.param(["-m", "script"], id="python -m"),
+        pytest.param(["-c", TYPE_IN], id="REPL"),
         pytest.param(["-c", f"exec({PIPELINE + SHOW!r})"], id="exec"),
         pytest.param(
             ["-c", f"import pipeline, importlib; importlib.reload(pipeline); ds = pipeline.ds{SHOW}"]
@@ -227,7 +239,7 @@ def test_the_directory_does_not_count(script, tmp_path):
 
 def test_in_a_notebook_it_is_the_same(script):
     directory, printed = script
-    cells = [f"import sys\nsys.path.insert(0, {str(directory)!r})", *PIPELINE.split("\n\n\n"), SHOW]
+    cells = [f"import sys\nsys.path.insert(0, {str(directory)!r})", *PARTS]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
     shown = "".join(part["text"] for part in notebook.cells[-1].outputs)

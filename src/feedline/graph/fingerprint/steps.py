@@ -217,7 +217,12 @@ class _Step(Texts):
         else:
             told = self.text(value.__code__)
         self._pipeline.parts[f"{self._label}: {label}"] = told
-        for name, one in reached(value):
+        try:
+            found = list(reached(value))
+        except Exception as error:  # of a user's module, which is asked for what it has
+            self.problem(f"reaches what cannot be looked at ({type(error).__name__})")
+            found = []
+        for name, one in found:
             # Of a method under its own name, its code is all there is to tell.
             is_method = isinstance(value, type) and isinstance(one, FunctionType)
             if not is_method or self.text(one) != f"function {_name_of(value)}.{name}":

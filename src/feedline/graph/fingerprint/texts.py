@@ -105,7 +105,8 @@ class Texts:
 
     def _container(self, value: Any) -> str | None:
         if isinstance(value, set | frozenset):
-            return f"{self._class(type(value))}({{{', '.join(sorted(map(self.text, value)))}}})"
+            told = sorted(map(self.text, sorted(value, key=self._rank)))
+            return f"{self._class(type(value))}({{{', '.join(told)}}})"
         if type(value) is dict or isinstance(value, MappingProxyType):
             return _at_once(value, (value, value.values())) or "{" + self._pairs(value.items()) + "}"
         if type(value) is list:
@@ -117,6 +118,11 @@ class Texts:
             is_short = len(value) <= _INLINE * 4
             return repr(value) if is_short else f"{type(value).__name__}[{len(value)}] {digest(value)}"
         return None
+
+    def _rank(self, value: Any) -> str:
+        """In a set, what may be given a number comes in an order of its own."""
+        code = getattr(value, "__code__", None)
+        return f"{getattr(value, '__qualname__', '')} {self.text(code) if isinstance(code, CodeType) else ''}"
 
     def _pairs(self, items: Iterable[tuple[Any, Any]]) -> str:
         return ", ".join(f"{self.text(key)}: {self._at(_index(key), value)}" for key, value in items)
