@@ -6,12 +6,14 @@ import importlib
 import importlib.metadata
 import os
 import sys
+import textwrap
 from os import environ
 
 import numpy as np
 import pytest
 
 from feedline import Dataset
+from tests.processes import run_python
 
 PROGRAM = """
 import contextlib
@@ -198,6 +200,51 @@ def test_a_change_of_a_module_is_told_where_it_is_used(load, before, after, line
     )
     assert old != new
     assert new.changes(old.parts) == [line]
+
+
+@pytest.mark.parametrize(
+    ("use", "path"),
+    [
+        ("import some_package.inner; return some_package.inner.VALUE", "some_package.inner.VALUE"),
+        ("import some_package.inner as i; return i.VALUE", "some_package.inner.VALUE"),
+        ("from some_package import inner; return inner.VALUE", "some_package.inner.VALUE"),
+        ("from some_package.inner import VALUE; return VALUE", "some_package.inner.VALUE"),
+    ],
+)
+def test_what_a_function_imports_while_it_runs_counts(tmp_path, monkeypatch, use, path):
+    """And is the same before and after it was called."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "some_package").mkdir()
+    (tmp_path / "some_package" / "__init__.py").write_text("OTHER = 1\n")
+    found = []
+    for value in (1, 2):
+        (tmp_path / "some_package" / "inner.py").write_text(f"VALUE = {value}\n")
+        importlib.invalidate_caches()
+        for name in ("some_package", "some_package.inner"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        space = {}
+        exec(f"def function(x): {use}", space)
+        ds = Dataset.range(3).map(space["function"])
+        found.append(ds.fingerprint())
+        found[-1].check()
+        assert next(iter(ds)) == value
+        assert ds.fingerprint() == found[-1]
+    assert found[1].changes(found[0].parts) == [f"map(function): import {path} was 1, is 2"]
+
+
+def test_a_library_is_not_imported_to_tell_its_version():
+    """It would take seconds, in each process that only asks for a fingerprint."""
+    code = """
+        import sys, feedline as fl
+        def lazy(x):
+            import cloudpickle.cloudpickle
+            return cloudpickle.dumps(x)
+        parts = fl.Dataset.range(3).map(lazy).fingerprint().parts
+        print(parts["library cloudpickle"], "cloudpickle" in sys.modules)
+    """
+    done = run_python(textwrap.dedent(code))
+    assert done.stdout.split() == [importlib.metadata.version("cloudpickle"), "False"], done.stderr
 
 
 def test_an_array_counts_by_its_numbers(load):

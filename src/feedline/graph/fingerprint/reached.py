@@ -130,13 +130,13 @@ def _imports(function: FunctionType) -> Iterator[Named]:
     for module, taken in imports(function.__code__, function.__globals__.get("__package__")):
         top = module.partition(".")[0]
         found = sys.modules.get(top) or _found(top)
-        if found is ABSENT or isinstance(found, Library):
-            yield f"import {module}", found
+        if found is ABSENT:
+            yield f"import {module}", ABSENT
         elif is_library_module(found):
             yield f"import {module}", Library(top)
         else:
             imported = _imported(module)
-            used: dict[str, Any] = {} if taken else _through(module, imported, (), names)
+            used: dict[str, Any] = {} if taken else _through(top, sys.modules.get(top, ABSENT), (), names)
             for name in taken:
                 value = getattr(imported, name, ABSENT)
                 value = _imported(f"{module}.{name}") if value is ABSENT else value
@@ -163,6 +163,7 @@ def _found(top: str) -> Any:
         return ABSENT
     module = ModuleType(top)
     module.__spec__, module.__file__ = spec, spec.origin
+    module.__path__ = list(spec.submodule_search_locations or ())
     return module
 
 

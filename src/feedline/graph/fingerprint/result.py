@@ -44,7 +44,7 @@ class Fingerprint(str):
         return Fingerprint, (self.parts, self.steps, self.problems, self.missing)
 
     def check(self) -> None:
-        """UsageError if other pipelines, or the same one on another day, could have it as well or another."""
+        """UsageError if something that counts does not tell what it is, or is not there."""
         if self.missing:
             more = f"\n  and {len(self.missing) - 1:,} more" if len(self.missing) > 1 else ""
             raise UsageError(

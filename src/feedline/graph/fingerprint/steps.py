@@ -197,7 +197,9 @@ class _Step(Texts):
         return self._refer("function", function, bound_in)  # which a function of the library's has made
 
     def user_class(self, kind: type) -> str:
-        return kind.__qualname__ if self._pipeline.version else self._refer("class", kind, reached_by_class)
+        if self._pipeline.version is not None:
+            return kind.__qualname__
+        return self._refer("class", kind, reached_by_class)
 
     def _refer(self, what: str, value: Any, reached: Callable[[Any], Iterable[Named]]) -> str:
         """The label of a function or a class, of which more is told later."""
