@@ -19,6 +19,7 @@ def prepare(number):
 
 
 prepared = fl.Dataset.range(2000).map(prepare).cache(url, blobs=blobs)
-total = sum(batch["x"].sum() for batch in prepared.batch(100))
-mapped = prepared.stats().rows[1]
+batches = prepared.batch(100)
+total = sum(batch["x"].sum() for batch in batches)
+mapped = batches.stats().rows[1]
 print(f"sum {total:.6f}, of 2000 elements computed here: {mapped.elements}")

@@ -19,8 +19,9 @@ def prepare(number):
 
 def train(directory):
     prepared = fl.Dataset.range(ELEMENTS).map(prepare).cache(directory)
-    total = sum(batch["x"].sum() for batch in prepared.batch(50))
-    mapped = prepared.stats().rows[1]
+    batches = prepared.batch(50)
+    total = sum(batch["x"].sum() for batch in batches)
+    mapped = batches.stats().rows[1]
     print(f"sum {total:.6f}, of {ELEMENTS} elements computed here: {mapped.elements}")
 
 
