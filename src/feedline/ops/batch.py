@@ -14,6 +14,7 @@ from feedline.column import Bytes, Column, Objects, Ragged, row_of, slice_of, st
 from feedline.errors import UsageError
 from feedline.graph import Context, Cursor, Indices, Node, Peek, State, Stream, cardinality
 from feedline.graph.arguments import check_bool, check_int
+from feedline.graph.span import Span
 from feedline.spec import ArraySpec, ObjectSpec, RaggedSpec, Spec, leaf_spec
 from feedline.structure import flatten
 
@@ -37,6 +38,12 @@ class Batching(Node):
     def cardinality(self) -> int:
         of_input = self.input.cardinality()
         return cardinality.apply(of_input, self._of(of_input))
+
+    def span(self, begin: int, end: int) -> Span:
+        """The elements of some consecutive batches."""
+        length = self.input.length()
+        assert length is not None
+        return Span(self.input, begin * self.batch_size, min(end * self.batch_size, length))
 
     def groups(self, indices: Indices, context: Context) -> Iterator[tuple[Block, int]]:
         """The elements of each of these batches, and the number of the first."""
@@ -75,7 +82,10 @@ class Batch(Batching):
         return Block.concat([maker.one(rows, first) for rows, first in self.groups(indices, context)])
 
     def open(self, context: Context, state: State) -> Stream:
-        return _BatchStream(self, context, state)
+        return _BatchStream(self, context, self.input, state)
+
+    def open_span(self, context: Context, begin: int, end: int) -> Stream:
+        return _BatchStream(self, context, self.span(begin, end), [None, 0, begin * self.batch_size])
 
 
 def _batch_spec(leaf: Spec, size: int | None) -> Spec:
@@ -87,11 +97,11 @@ def _batch_spec(leaf: Spec, size: int | None) -> Spec:
 
 
 class _BatchStream(Stream):
-    def __init__(self, node: Batch, context: Context, state: State) -> None:
+    def __init__(self, node: Batch, context: Context, input: Node, state: State) -> None:
         self._node = node
         self._batches = max(1, context.block_rows // node.batch_size)
         self._bytes = context.block_bytes
-        self._rows = Cursor(context, node.input, state)
+        self._rows = Cursor(context, input, state)
         self._maker = BatchMaker(node)
 
     def next(self, limit: int) -> Block | None:

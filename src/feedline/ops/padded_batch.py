@@ -34,15 +34,18 @@ class PaddedBatch(Batching):
         return Block.concat([padder.one(rows, range(first, first + rows.rows)) for rows, first in groups])
 
     def open(self, context: Context, state: State) -> Stream:
-        return _PaddedBatchStream(self, context, state)
+        return _PaddedBatchStream(self, context, self.input, state)
+
+    def open_span(self, context: Context, begin: int, end: int) -> Stream:
+        return _PaddedBatchStream(self, context, self.span(begin, end), [None, 0, begin * self.batch_size])
 
 
 class _PaddedBatchStream(Stream):
-    def __init__(self, node: PaddedBatch, context: Context, state: State) -> None:
+    def __init__(self, node: PaddedBatch, context: Context, input: Node, state: State) -> None:
         self._node = node
         self._context = context
         self._batches = 1  # that go into a block, until it is known how large they are
-        self._rows = Cursor(context, node.input, state)
+        self._rows = Cursor(context, input, state)
         self._padder = Padder(node, Padding.of(node))
 
     def next(self, limit: int) -> Block | None:
