@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from errno import EEXIST, ENOENT, ENOTSUP, EPERM
+from io import FileIO
 from itertools import islice
 from stat import S_ISDIR
 from typing import Any
@@ -202,18 +203,13 @@ class DirectoryEntry(Entry):
 
     def read(self, name: str) -> Any | None:
         try:
-            fd = os.open(self._item(name), os.O_RDONLY | os.O_CLOEXEC)
+            with FileIO(self._item(name)) as file:
+                size = os.fstat(file.fileno()).st_size
+                return _native.mapped_file(file.fileno(), size) if size else b""  # nothing cannot be mapped
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise _unreadable(self._item(name), error) from error
-        try:
-            size = os.fstat(fd).st_size
-            return _native.mapped_file(fd, size) if size else b""  # nothing cannot be mapped
-        except OSError as error:
-            raise _unreadable(self._item(name), error) from error
-        finally:
-            os.close(fd)
 
     def has(self, name: str) -> bool:
         return os.path.exists(self._item(name))
@@ -317,17 +313,14 @@ def _is_silent(path: str) -> bool:
 
 
 def _write(path: str, data: Sequence[Any]) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    try:
+    with FileIO(path, "x") as file:  # not a mere descriptor: Ctrl-C would leave it open
         left = deque(memoryview(one).cast("B") for one in data)
         while left:
-            written = os.writev(fd, list(islice(left, _MOST_PIECES)))
+            written = os.writev(file.fileno(), list(islice(left, _MOST_PIECES)))
             while left and written >= len(left[0]):
                 written -= len(left.popleft())
             if written:
                 left[0] = left[0][written:]
-    finally:
-        os.close(fd)
 
 
 def _link(partial: str, path: str) -> bool:

@@ -11,30 +11,29 @@ import os
 import sys
 import time
 from contextlib import suppress
+from io import FileIO
 from weakref import WeakSet
 
 
 class _Lock:
-    def __init__(self, path: str, fd: int) -> None:
+    """Held by a file object, because that is closed when it is dropped: Ctrl-C in the middle of taking or
+    releasing a lock frees it, too."""
+
+    def __init__(self, path: str, file: FileIO) -> None:
         self._path = path
-        self._fd = fd
+        self._file = file
         _all.add(self)
 
     @property
     def is_mine(self) -> bool:
         """Not once it is released, and not in a forked child."""
-        return self._fd >= 0
+        return not self._file.closed
 
     def release(self) -> None:
-        if self._fd >= 0:
+        if self.is_mine:
             with suppress(OSError):
-                fcntl.flock(self._fd, fcntl.LOCK_UN)  # a process that was forked just then may have a copy
-            self._close()
-
-    def _close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+                fcntl.flock(self._file, fcntl.LOCK_UN)  # a process that was forked just then may have a copy
+            self._file.close()
 
 
 class SharedLock(_Lock):
@@ -42,17 +41,21 @@ class SharedLock(_Lock):
 
     @classmethod
     def take(cls, path: str, *, may_make: bool) -> SharedLock:
-        flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_CREAT if may_make else 0)
         while True:
-            fd = os.open(path, flags, 0o666)
             try:
-                fcntl.flock(fd, fcntl.LOCK_SH)
-                if is_at(path, fd):
-                    return cls(path, fd)
+                file = FileIO(path)
+            except FileNotFoundError:
+                if not may_make:
+                    raise
+                file = FileIO(path, "a")
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH)
+                if is_at(path, file.fileno()):
+                    return cls(path, file)
             except BaseException:
-                os.close(fd)
+                file.close()
                 raise
-            os.close(fd)
+            file.close()
 
 
 class LockFile(_Lock):
@@ -62,30 +65,30 @@ class LockFile(_Lock):
     def take(cls, path: str) -> LockFile | None:
         """None when another has it; OSError when there can be no lock."""
         while True:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            file = FileIO(path, "a+")
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if is_at(path, fd):
-                    os.ftruncate(fd, 0)
-                    os.pwrite(fd, who_i_am().encode(errors="replace"), 0)
-                    return cls(path, fd)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if is_at(path, file.fileno()):
+                    os.ftruncate(file.fileno(), 0)
+                    file.write(who_i_am().encode(errors="replace"))
+                    return cls(path, file)
             except BlockingIOError:
-                os.close(fd)
+                file.close()
                 return None
             except BaseException:
-                os.close(fd)
+                file.close()
                 raise
-            os.close(fd)  # the holder before removed the file in the very moment
+            file.close()  # the holder before removed the file in the very moment
 
     @property
     def is_in_place(self) -> bool:
         """Has nobody removed the file? Then nobody else can have the lock."""
-        return self._fd >= 0 and is_at(self._path, self._fd)
+        return self.is_mine and is_at(self._path, self._file.fileno())
 
     def touch(self) -> None:
         """Tell by the time of the file that the holder is alive."""
-        with suppress(OSError):
-            os.utime(self._fd)
+        with suppress(OSError, ValueError):  # it may be released at the same time
+            os.utime(self._file.fileno())
 
     def release(self) -> None:
         if self.is_in_place:
@@ -129,7 +132,7 @@ _all: WeakSet[_Lock] = WeakSet()
 def _leave_to_parent() -> None:
     """In a forked child. With its copy of the lock, the lock would outlive the parent."""
     for lock in tuple(_all):
-        lock._close()
+        lock._file.close()
 
 
 os.register_at_fork(after_in_child=_leave_to_parent)
