@@ -13,6 +13,7 @@ An item is not synced to the disk: what a loss of power damages, is found by its
 from __future__ import annotations
 
 import fcntl
+import fnmatch
 import os
 import re
 import secrets
@@ -160,6 +161,7 @@ class DirectoryEntry(Entry):
         self._why_not = why_not  # written to
         self._lock: SharedLock | None = None
         self._mark: LockFile | None = None
+        self._token = ""
         self._denied: OSError | None = None
         try:
             self._open()
@@ -172,9 +174,10 @@ class DirectoryEntry(Entry):
         if self._why_not is None:
             for folder in ("items", "partial", "claims", "users"):
                 os.makedirs(os.path.join(self._path, folder), exist_ok=True)
-            self._remove_left()
             while self._mark is None:
-                self._mark = LockFile.take(os.path.join(self._path, "users", secrets.token_hex(8)))
+                self._token = secrets.token_hex(8)
+                self._mark = LockFile.take(os.path.join(self._path, "users", self._token))
+            self._remove_left()
             with open(os.path.join(self._path, "used"), "ab") as used:
                 os.utime(used.fileno())
 
@@ -192,11 +195,13 @@ class DirectoryEntry(Entry):
                     raise
 
     def _remove_left(self) -> None:
-        """The marks of users that were killed."""
-        folder = os.path.join(self._path, "users")
-        for name in os.listdir(folder):
-            if (left := LockFile.take(os.path.join(folder, name))) is not None:
-                left.release()
+        """What users had that were killed: their partial files, their marks, their claims."""
+        for folder in ("users", "claims"):
+            for name in os.listdir(os.path.join(self._path, folder)):
+                left = LockFile.take(os.path.join(self._path, folder, name))
+                if left is not None:
+                    self._remove_partial(f"*.{name}")
+                    left.release()
 
     def _item(self, name: str) -> str:
         return os.path.join(self._path, "items", _checked(name))
@@ -218,7 +223,7 @@ class DirectoryEntry(Entry):
         self._check_writable()
         assert claim is None or isinstance(claim, DirectoryClaim)
         path = self._item(name)
-        partial = os.path.join(self._path, "partial", f"{name}.{secrets.token_hex(8)}")
+        partial = os.path.join(self._path, "partial", f"{name}.{secrets.token_hex(8)}.{self._token}")
         try:
             try:
                 _write(partial, data)
@@ -263,18 +268,17 @@ class DirectoryEntry(Entry):
             if lock is None:
                 return None
             claim = DirectoryClaim(lock)
-            self._remove_partial(name)
+            self._remove_partial(f"{name}.*")
             return claim
         except OSError as error:  # also when someone removed the directory: there will never be a claim
             raise self._no_room(error) from error
 
-    def _remove_partial(self, name: str) -> None:
-        """What those wrote of the item that had the claim before and were killed."""
+    def _remove_partial(self, pattern: str) -> None:
+        """What those wrote that were killed, or had the claim before."""
         folder = os.path.join(self._path, "partial")
-        for left in os.listdir(folder):
-            if left.startswith(f"{name}."):
-                with suppress(FileNotFoundError):
-                    os.unlink(os.path.join(folder, left))
+        for name in fnmatch.filter(os.listdir(folder), pattern):
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name))
 
     def count_hit(self) -> None:
         if self._why_not is None:
