@@ -1,11 +1,14 @@
 import os
 import pickle
 import time
+import warnings
 from contextlib import ExitStack, contextmanager
 
+import numpy as np
 import pytest
 
-from feedline.cache import eviction
+from feedline import Cache, Dataset
+from feedline.cache import eviction, filling
 from feedline.cache.eviction import Bound, evict
 from feedline.cache.in_directory import DirectoryStore
 from feedline.cache.store import NoRoom, opened
@@ -212,7 +215,7 @@ sys.stdin.read()
 
 
 @contextmanager
-def filling(location, limit, part, runs):
+def several_filling(location, limit, part, runs):
     """Processes that fill entries of their own until there is no room; how many parts each has put."""
     keys = [f"{number:032x}" for number in range(runs)]
     with ExitStack() as running:
@@ -234,7 +237,7 @@ def test_several_processes_that_fill_at_once_keep_the_limit(location, store):
     for number in range(20, 40):
         put_entry(location, f"{number:032x}", 90_000)
     most = 0
-    with user_of(location, OLD), filling(location, limit, part, runs) as (keys, parts):
+    with user_of(location, OLD), several_filling(location, limit, part, runs) as (keys, parts):
         for _ in range(100):
             most = max(most, total(store))
         put = parts()
@@ -249,7 +252,40 @@ def test_several_processes_that_fill_at_once_keep_the_limit(location, store):
 
 def test_near_the_limit_several_processes_exceed_it_by_a_part_each_at_most(location, store):
     part, limit, runs = 150_000, 1_000_000, 4  # an eighth is less than a part
-    with filling(location, limit, part, runs) as (_, parts):
+    with several_filling(location, limit, part, runs) as (_, parts):
         put = parts()
         assert limit - part < total(store) <= limit + runs * part
     assert sum(put) >= limit // part
+
+
+# In runs
+
+
+def run(location, begin, **settings):
+    """32 MB of rows, about."""
+    rows = Dataset.range(begin, begin + 4000).map(lambda x: np.full(1000, x)).cache(location, **settings)
+    return [int(row[0]) for row in rows] == list(range(begin, begin + 4000))
+
+
+def test_a_run_evicts_what_was_not_used_for_the_longest_time(tmp_path):
+    with warnings.catch_warnings(action="ignore"):  # that these steps were cached before
+        for begin in (0, 10_000, 20_000):
+            assert run(tmp_path, begin, cache_limit="100MB")
+        before = {entry.key for entry in Cache(tmp_path).entries()}
+        oldest = Cache(tmp_path).entries()[-1].key
+        assert run(tmp_path, 30_000, cache_limit="100MB")
+    after = Cache(tmp_path).entries()
+    assert before - {entry.key for entry in after} == {oldest}
+    assert all(entry.complete for entry in after)
+    assert sum(entry.bytes for entry in after) <= 100_000_000
+
+
+def test_a_run_for_which_there_is_no_room_goes_on_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(filling, "PART_BYTES", 1 << 20)
+    with pytest.warns(RuntimeWarning, match=r"cache_limit=10,000,000[^$]*goes on without this cache") as told:
+        assert run(tmp_path, 0, cache_limit="10MB")
+    assert len(told) == 1
+    [entry] = Cache(tmp_path).entries()
+    assert not entry.complete
+    assert 8_000_000 < entry.bytes <= 10_000_000
+    assert Cache(tmp_path).verify() == []

@@ -17,6 +17,8 @@ from tests.processes import start_python
 
 KEY, OTHER = "0123" * 8, "0124" * 8
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*these steps were cached before:RuntimeWarning")
+
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch):
@@ -88,7 +90,7 @@ def test_the_steps_are_those_of_the_plan(tmp_path, cache):
         "map(double)": "Map",
         "map(double): function double": "...",
         "library numpy": "2.0",
-        "meaning": "1",
+        "feedline's steps": "1",
     }
     plan = Plan(key=KEY, length=None, seeds=(), pipeline=pipeline)
     put_plan(tmp_path, KEY, documents.encode(plan))
@@ -287,11 +289,11 @@ DAMAGES = {
     truncate: {"part-00000001": ""},
     empty: {"part-00000001": "0 bytes"},
     fill_with_zeros: {"part-00000001": "does not end as a part does"},
-    swap: {"part-00000001": "another", "part-00000002": "another"},
-    copy_over: {"part-00000001": "another"},
+    swap: {"part-00000001": "the number 2", "part-00000002": "the number 1"},
+    copy_over: {"part-00000001": "the number 2"},
     lose: {"part-00000001": "missing"},
     lose_the_last: {"part-00000003": "missing"},
-    add_one: {"part-00000004": "another"},
+    add_one: {"part-00000004": "the number 3"},
     add_a_stranger: {"part-4": "none of what an entry has"},
     flip_a_bit_of_the_manifest: {"manifest": "damaged"},
     lose_the_plan: {"plan": "missing"},
@@ -336,7 +338,7 @@ def test_a_part_of_another_entry_is_found(tmp_path, cache, run):
     shutil.copy(items(tmp_path, one) / "part-00000001", items(tmp_path, other) / "part-00000001")
     [found] = cache.verify()
     assert (found.key, found.item) == (other.key, "part-00000001")
-    assert "another entry" in found.what
+    assert "another plan" in found.what
 
 
 def test_an_entry_under_the_key_of_another_is_found(tmp_path, cache, run):
@@ -355,14 +357,17 @@ def test_a_manifest_of_another_entry_is_found(tmp_path, cache):
     shutil.copy(items(tmp_path, one) / "manifest", items(tmp_path, other) / "manifest")
     [found] = cache.verify()
     assert (found.key, found.item, found.what) == (other.key, "manifest", "it does not fit the plan")
+    assert not cache.entry(other.key).complete
+    assert "of another plan" in cache.entry(other.key).trouble
 
 
 def test_a_manifest_that_tells_other_sizes_of_a_stream_is_found(tmp_path, cache):
     run_streamed(tmp_path)
     path = items(tmp_path, cache.entries()[0]) / "manifest"
-    path.write_bytes(documents.encode(documents.Manifest((256, 255, 257, 232))))
+    plan = documents.decode(path.read_bytes(), documents.Manifest).plan
+    path.write_bytes(documents.encode(documents.Manifest(plan, (256, 255, 257, 232))))
     assert [found.item for found in cache.verify()] == ["part-00000001", "part-00000002"]
-    path.write_bytes(documents.encode(documents.Manifest((256, 256, 256))))
+    path.write_bytes(documents.encode(documents.Manifest(plan, (256, 256, 256))))
     found = cache.verify()
     assert [one.item for one in found] == ["part-00000002", "part-00000003"]
     assert "whether it is the last" in found[0].what

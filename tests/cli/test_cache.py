@@ -42,7 +42,7 @@ def test_ls_shows_a_row_for_each_entry(feedline, location, two):
     assert ran.out.index(two[0].key[:8]) < ran.out.index(two[1].key[:8])
     assert "1,000" in newer
     assert "1, complete" in older
-    assert f"{location}: 2 entries, 16." in ran.err
+    assert f"{location}: 2 entries, " in ran.err
     assert ran.code == 0
 
 
@@ -98,7 +98,7 @@ def test_show_tells_all_of_an_entry(feedline, location, two):
 
 
 def test_show_tells_the_parts_of_the_fingerprint(feedline, location):
-    pipeline = {"range": "Range", "range: stop": "5", "batch": "Batch", "meaning": "1"}
+    pipeline = {"range": "Range", "range: stop": "5", "batch": "Batch", "feedline's steps": "1"}
     put_entry(location, KEY, 10)
     plan = documents.encode(Plan(key=KEY, length=None, seeds=(), pipeline=pipeline))
     (location / KEY / "items" / "plan").write_bytes(plan)
@@ -106,7 +106,7 @@ def test_show_tells_the_parts_of_the_fingerprint(feedline, location):
         ran = feedline("cache", "show", location, KEY)
         [line] = feedline("cache", "show", "--json", location, KEY).lines()
     assert "pipeline   range -> batch\n" in ran.out
-    assert "  range: stop: 5\n" in ran.out
+    assert "fingerprint of\n  range: Range\n    stop: 5\n  batch: Batch\n" in ran.out
     assert f"in use by  process {process.pid} " in ran.out
     assert line["pipeline"] == pipeline
     assert line["steps"] == "range -> batch"
@@ -140,7 +140,7 @@ def test_verify_of_one_entry_looks_at_no_other(feedline, location, two):
 def test_rm_removes_entries_and_prints_their_keys(feedline, location, two):
     ran = feedline("cache", "rm", location, two[0].key[:8], two[1].key, two[0].key)
     assert ran.out.splitlines() == [two[0].key, two[1].key]
-    assert "2 entries removed, 16." in ran.err
+    assert "2 entries removed, " in ran.err
     assert ran.code == 0
     assert Cache(location).entries() == []
 

@@ -102,7 +102,12 @@ class Bound:
 
     def _find(self, size: int) -> int:
         """The bytes that are free: `size` at least."""
-        entries = look(self._store)
+        try:
+            entries = look(self._store)
+        except Unavailable:
+            raise
+        except CacheError as error:
+            raise NoRoom(f"cache_limit= cannot be kept where one may not look: {error}") from error
         free = self._limit - sum(entry.bytes for entry in entries)
         if size <= free:
             return free

@@ -10,8 +10,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from feedline.cache import eviction
 from feedline.cache import plan as documents
@@ -20,10 +19,10 @@ from feedline.cache.plan import MANIFEST, PLAN, Manifest, Plan
 from feedline.cache.store import Info, Store, Unavailable
 from feedline.cache.verifying import CacheFinding, numbers_of, verify_entry
 from feedline.errors import CacheError, CorruptRecord, UsageError
+from feedline.graph import Fingerprint
 from feedline.graph.arguments import bytes_of
 
 _LEAST_DIGITS = 4  # of a key that is not given in full
-_OF_ALL = re.compile(r"python|version|meaning|library .*")  # parts of a fingerprint that are of all steps
 
 _Document = TypeVar("_Document", Plan, Manifest)
 
@@ -44,13 +43,19 @@ class CacheEntry:
     hits: int  # how often a run found it complete
     users: tuple[str, ...]  # who has it open: a line for each
     trouble: str = ""  # why it can be of no use
-    pipeline: Mapping[str, Any] = field(default_factory=dict)  # the parts of the fingerprint
+    pipeline: Mapping[str, str] = field(default_factory=dict)  # the parts of the fingerprint
 
     def __repr__(self) -> str:
-        made = datetime.fromtimestamp(self.made).isoformat(" ", "seconds")
-        facts = [self.steps, f"{self.bytes:,} bytes", self.progress, f"made {made}", f"{self.hits:,} hits"]
         users = f"in use by {len(self.users):,}" if self.users else ""
-        return f"<CacheEntry {self.key}: {', '.join(filter(None, (*facts, users, self.trouble)))}>"
+        facts = (
+            self.steps,
+            f"{self.bytes:,} bytes",
+            self.progress,
+            f"{self.hits:,} hits",
+            users,
+            self.trouble,
+        )
+        return f"<CacheEntry {self.key}: {', '.join(filter(None, facts))}>"
 
     @property
     def progress(self) -> str:
@@ -68,9 +73,9 @@ class Cache:
 
     >>> import tempfile
     >>> from feedline import Cache, Dataset
-    >>> directory = tempfile.mkdtemp()
-    >>> squares = [int(x) for x in Dataset.range(5).map(lambda x: x * x).cache(directory)]
-    >>> cache = Cache(directory)
+    >>> directory = tempfile.TemporaryDirectory()
+    >>> squares = [int(x) for x in Dataset.range(5).map(lambda x: x * x).cache(directory.name)]
+    >>> cache = Cache(directory.name)
     >>> [entry] = cache.entries()
     >>> entry.complete, entry.elements, entry.parts, entry.hits
     (True, 5, 1, 0)
@@ -79,6 +84,7 @@ class Cache:
     >>> cache.remove(entry.key[:8])
     >>> cache.entries()
     []
+    >>> directory.cleanup()
     """
 
     def __init__(
@@ -194,19 +200,20 @@ def limit_of(max_bytes: int | str) -> int:
 
 
 def _described(store: Store, info: Info) -> CacheEntry:
-    plan, trouble = _document(store, info.key, PLAN, Plan)
-    manifest, more = _document(
-        store, info.key, MANIFEST, Manifest
-    )  # before the names: then all parts are there
+    data = store.peek(info.key, PLAN)
+    plan, trouble = _decoded(data, Plan)
+    # Before the names: when it is there, all parts are.
+    manifest, more = _decoded(store.peek(info.key, MANIFEST), Manifest)
+    if data is not None and manifest is not None and manifest.plan != documents.digest(data).hex():
+        manifest, more = None, "the manifest is that of another plan"
     numbers = numbers_of(store.names(info.key))
-    if plan is None and numbers and not trouble:
+    if data is None and numbers:
         trouble = "it has no plan"
     return _entry_of(info, plan, manifest, numbers, trouble or more)
 
 
-def _document(store: Store, key: str, name: str, kind: type[_Document]) -> tuple[_Document | None, str]:
+def _decoded(data: bytes | None, kind: type[_Document]) -> tuple[_Document | None, str]:
     """The document, if there is a sound one, and else what is wrong with it."""
-    data = store.peek(key, name)
     try:
         return (None if data is None else documents.decode(data, kind)), ""
     except CorruptRecord as error:
@@ -229,7 +236,7 @@ def _entry_of(
         parts=len(numbers),
         parts_in_all=len(rows) if rows is not None else plan.parts if plan is not None else None,
         complete=rows is not None and set(numbers) >= set(range(len(rows))),
-        steps=" -> ".join(name for name in pipeline if ": " not in name and not _OF_ALL.fullmatch(name)),
+        steps=Fingerprint(pipeline, "").outline,
         made=info.made,
         used=info.used,
         hits=info.hits,

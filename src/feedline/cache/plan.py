@@ -27,7 +27,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     )
     seeds: tuple[int, ...]  # of the random steps, as the first run drew them
     steps: str = ""  # which kinds of steps: entries for the same ones are compared
-    pipeline: dict[str, Any] = {}  # the parts of the fingerprint, by name
+    pipeline: dict[str, str] = {}  # the parts of the fingerprint, by name
     made: float = msgspec.field(default_factory=time.time)
 
     @property

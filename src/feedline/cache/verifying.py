@@ -74,13 +74,14 @@ def _look_through(
     rows: tuple[int, ...] | None = None
     if manifest_data is not None:
         try:
-            rows = documents.decode(manifest_data, Manifest).rows
+            manifest = documents.decode(manifest_data, Manifest)
         except CorruptRecord as error:
             yield MANIFEST, error.what
         else:
-            if plan.parts is not None and not _fits(rows, plan):
+            if manifest.plan == documents.digest(plan_data).hex() and _fits(manifest.rows, plan):
+                rows = manifest.rows
+            else:
                 yield MANIFEST, "it does not fit the plan"
-                rows = None
     for number in sorted(set(range(len(rows or ()))) - set(numbers)):
         yield name_of(number), "it is missing"
     yield from _look_through_parts(store, key, numbers, _Places(plan, rows), plan_data, report)
@@ -114,6 +115,8 @@ def _look_through_parts(
 
 
 def _fits(rows: Sequence[int], plan: Plan) -> bool:
+    if plan.parts is None:
+        return bool(rows)
     is_even = all(count == plan.part_rows for count in rows[:-1])
     return len(rows) == plan.parts and sum(rows) == plan.length and is_even
 
@@ -127,12 +130,14 @@ class _Places:
         self._rows = rows
         self._firsts = list(accumulate(rows or (), initial=0))
         self._parts = plan.parts if rows is None else len(rows)
-        self._before: Part | None = None
+        self._end: tuple[int, int, bool] | None = (
+            None  # of the part before: its number, end, and is it the last
+        )
 
     def misfit(self, part: Part) -> str | None:
         """What is wrong with a sound part, if anything. They come in order."""
-        before, self._before = self._before, part
-        number = part.number
+        number, end = part.number, self._end
+        self._end = number, part.first + part.block.rows, part.is_last
         if self._parts is not None:
             if number >= self._parts:
                 return f"there should be {self._parts:,} parts only"
@@ -145,10 +150,10 @@ class _Places:
             rows = min(self._plan.part_rows, self._plan.length - first)
         elif self._rows is not None:
             first, rows = self._firsts[number], self._rows[number]
-        elif before is not None and before.number + 1 == number:
-            if before.is_last:
+        elif end is not None and end[0] + 1 == number:
+            if end[2]:
                 return "it comes after the last part"
-            first = before.first + before.block.rows
+            first = end[1]
         if (first is None or part.first == first) and (rows is None or part.block.rows == rows):
             return None
         should = f"it should begin with element {first:,}" + ("" if rows is None else f" and have {rows:,}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import datetime
+from textwrap import indent
 from typing import Annotated, Any
 
 import typer
@@ -23,6 +24,7 @@ from feedline.cli.terminal import (
     table_console,
 )
 from feedline.errors import CacheError
+from feedline.graph import Fingerprint
 
 Location = Annotated[
     str,
@@ -74,11 +76,10 @@ def show_entry(location: Location, key: Key, blobs: Blobs = None, as_json: Json 
     }
     for name, text in facts.items():
         if text:
-            show(f"  {name:<10} {text}")
+            show(f"  {name:<10} {_printable(text)}")
     if entry.pipeline:
         show("fingerprint of")
-        for name, text in entry.pipeline.items():
-            show(f"  {name}: {text}")
+        show(indent(_printable(Fingerprint(entry.pipeline, "").explain()), "  "))
 
 
 @cache.command()
@@ -101,7 +102,7 @@ def verify(
         if as_json:
             show_json(asdict(finding))
         else:
-            show(str(finding))
+            show(_printable(str(finding)))
     result = plural(len(findings), "finding") if findings else "no findings"
     say(f"{found.location}: {_counted(entries)}, {size(total)}: {result}.")
     if findings:
@@ -179,15 +180,15 @@ def _show_table(entries: list[CacheEntry]) -> None:
             _ago(now - entry.made) if entry.made else "",
             _ago(now - entry.used) if entry.used else "",
             f"{entry.hits:,}",
-            "\n".join(user.partition(" since ")[0] for user in entry.users),
-            entry.trouble or entry.steps,
+            _printable("\n".join(user.partition(" since ")[0] for user in entry.users)),
+            _printable(entry.trouble or entry.steps),
         )
     table_console().print(table)
 
 
 def _facts(entry: CacheEntry) -> dict[str, Any]:
     """For JSON, without the long part."""
-    return {name: value for name, value in asdict(entry).items() if name != "pipeline"}
+    return {each.name: getattr(entry, each.name) for each in fields(entry) if each.name != "pipeline"}
 
 
 def _parts(entry: CacheEntry) -> str:
@@ -198,6 +199,15 @@ def _parts(entry: CacheEntry) -> str:
 
 def _counted(entries: list[CacheEntry]) -> str:
     return f"{len(entries):,} {'entry' if len(entries) == 1 else 'entries'}"
+
+
+def _printable(text: str) -> str:
+    """What is in a cache is a stranger's word, and not for the terminal to obey.
+
+    >>> _printable("red: \\x1b[31m")
+    'red: ?[31m'
+    """
+    return "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text)
 
 
 def _digits(keys: list[str]) -> int:

@@ -60,6 +60,17 @@ class Fingerprint(str):
                 '  Say it yourself, and give another version when they change:  cache(..., version="1")'
             )
 
+    @property
+    def outline(self) -> str:
+        """The steps in a line.
+
+        >>> from feedline import Dataset
+        >>> Dataset.range(5).map(abs).batch(2).fingerprint().outline
+        'range -> map(abs) -> batch'
+        """
+        names = (name for name in self.parts if len(_levels(name)) == 1 and not name.startswith(_OF_ALL))
+        return " -> ".join(names)
+
     def explain(self) -> str:
         """The parts: a block for each step, with its arguments, its files and what its functions reach.
 
