@@ -1,7 +1,6 @@
 import os
 import pickle
 import time
-import warnings
 from contextlib import ExitStack, contextmanager
 
 import numpy as np
@@ -268,12 +267,11 @@ def run(location, begin, **settings):
 
 
 def test_a_run_evicts_what_was_not_used_for_the_longest_time(tmp_path):
-    with warnings.catch_warnings(action="ignore"):  # that these steps were cached before
-        for begin in (0, 10_000, 20_000):
-            assert run(tmp_path, begin, cache_limit="100MB")
-        before = {entry.key for entry in Cache(tmp_path).entries()}
-        oldest = Cache(tmp_path).entries()[-1].key
-        assert run(tmp_path, 30_000, cache_limit="100MB")
+    for begin in (0, 10_000, 20_000):
+        assert run(tmp_path, begin, cache_limit="100MB")
+    before = {entry.key for entry in Cache(tmp_path).entries()}
+    oldest = Cache(tmp_path).entries()[-1].key
+    assert run(tmp_path, 30_000, cache_limit="100MB")
     after = Cache(tmp_path).entries()
     assert before - {entry.key for entry in after} == {oldest}
     assert all(entry.complete for entry in after)

@@ -7,17 +7,16 @@ import msgspec
 import pytest
 
 import feedline as fl
-from feedline.cache import filling
+from feedline.cache import filling, in_redis
 from feedline.cache import plan as documents
 from feedline.cache.in_directory import DirectoryStore
 from feedline.cache.plan import Plan
 from feedline.cache.store import opened
 from tests.cache.places import put_entry, run_indexed, run_streamed, user_of
+from tests.cache.redis_server import running
 from tests.processes import start_python
 
 KEY, OTHER = "0123" * 8, "0124" * 8
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*these steps were cached before:RuntimeWarning")
 
 
 @pytest.fixture(autouse=True)
@@ -134,6 +133,27 @@ def test_looking_does_not_count_as_use(tmp_path, cache, run):
     assert cache.verify() == []
     assert cache.entry(entry.key).used == 1000
     assert cache.entry(entry.key).hits == 0
+
+
+def test_a_location_in_redis_is_looked_after_as_a_directory_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(in_redis, "SMALL", 1000)  # so that parts lie in `blobs`
+    blobs = tmp_path / "blobs"
+    (tmp_path / "redis").mkdir()
+    with running(tmp_path / "redis") as server:
+        dataset = fl.Dataset.range(1000).cache(server.url, blobs=blobs)
+        assert len(list(dataset)) == 1000
+        cache = fl.Cache(server.url, blobs=blobs)
+        [entry] = cache.entries()
+        assert (entry.elements, entry.parts, entry.complete, entry.steps) == (1000, 4, True, "range")
+        assert cache.verify() == []
+        assert {found.what for found in fl.Cache(server.url).verify()} == {
+            "it lies elsewhere, and cannot be had without blobs="
+        }
+        with pytest.raises(fl.CacheError, match=f"in use by process {os.getpid()} "):
+            cache.remove(entry.key)
+        del dataset
+        assert [one.key for one in cache.evict(0)] == [entry.key]
+        assert fl.Cache(blobs).entries() == []
 
 
 def test_what_is_no_entry_is_not_listed(tmp_path, cache):

@@ -41,7 +41,7 @@ def test_ls_shows_a_row_for_each_entry(feedline, location, two):
     newer, older = (next(line for line in ran.out.splitlines() if entry.key[:8] in line) for entry in two)
     assert ran.out.index(two[0].key[:8]) < ran.out.index(two[1].key[:8])
     assert "1,000" in newer
-    assert "1, complete" in older
+    assert "all 1 " in older
     assert f"{location}: 2 entries, " in ran.err
     assert ran.code == 0
 
@@ -92,7 +92,7 @@ def test_show_tells_all_of_an_entry(feedline, location, two):
     ran = feedline("cache", "show", location, two[0].key[:6])
     assert ran.out.startswith(f"entry {two[0].key}\n")
     assert "elements   1,000\n" in ran.out
-    assert "parts      1, complete\n" in ran.out
+    assert "parts      all 1\n" in ran.out
     assert "in use by  nobody\n" in ran.out
     assert ran.code == 0
 

@@ -9,6 +9,7 @@ from textwrap import indent
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.table import Table
 
 from feedline.cache.location import Cache, CacheEntry, limit_of
@@ -44,7 +45,7 @@ cache = typer.Typer(help="Look after a cache that runs share.", no_args_is_help=
 
 @cache.command("ls")
 def list_entries(location: Location, blobs: Blobs = None, as_json: Json = False) -> None:
-    """List the entries: those that were used last come first, and those at the end are evicted first."""
+    """List the entries. Those that were used last come first, and those at the end are evicted first."""
     found = Cache(location, blobs=blobs)
     entries = found.entries()
     if as_json:
@@ -168,7 +169,11 @@ def _show_removed(location: str, removed: list[CacheEntry], as_json: bool) -> No
 
 
 def _show_table(entries: list[CacheEntry]) -> None:
-    table = Table("key", "size", "elements", "parts", "made", "last used", "hits", "in use by", "pipeline")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))  # narrow: there is much to show in 80 columns
+    for name in ("key", "size", "elements", "parts", "made", "used", "hits"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("in use by")
+    table.add_column("pipeline")
     digits = _digits([entry.key for entry in entries])
     now = time.time()
     for entry in entries:
@@ -193,7 +198,7 @@ def _facts(entry: CacheEntry) -> dict[str, Any]:
 
 def _parts(entry: CacheEntry) -> str:
     if entry.complete:
-        return f"{entry.parts:,}, complete"
+        return f"all {entry.parts:,}"
     return f"{entry.parts:,} of {'?' if entry.parts_in_all is None else f'{entry.parts_in_all:,}'}"
 
 
