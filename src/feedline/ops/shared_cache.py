@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 from feedline.block import Block
 from feedline.cache.eviction import Bound
@@ -41,6 +42,7 @@ class _Handle:
     def __init__(self) -> None:
         self._lock = Lock()
         self._opened: _Opened | None = None
+        _handles.add(self)
 
     def get(self, node: SharedCache) -> _Opened:
         with self._lock:
@@ -50,6 +52,18 @@ class _Handle:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Handle, ()
+
+
+_handles: WeakSet[_Handle] = WeakSet()
+
+
+def _unlock() -> None:
+    """In a forked child: the thread that opens an entry just then is not there."""
+    for handle in tuple(_handles):
+        handle._lock = Lock()
+
+
+os.register_at_fork(after_in_child=_unlock)
 
 
 @dataclass(frozen=True, eq=False)
