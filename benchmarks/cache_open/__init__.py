@@ -53,7 +53,8 @@ def prepare(workload: Workload) -> Subject:
     (key,) = os.listdir(location)
     items = os.path.join(location, key, "items")
     with open(os.path.join(items, documents.PLAN), "rb") as file:
-        plan = documents.decode(file.read(), documents.Plan)
+        data = file.read()
+    plan = documents.decode(data, documents.Plan)
     assert plan.part_rows is not None
     assert plan.parts is not None
     size = os.path.getsize(os.path.join(items, documents.name_of(0)))
@@ -63,7 +64,7 @@ def prepare(workload: Workload) -> Subject:
     rows_of = [plan.part_rows] * plan.parts
     rows_of[-1] = subject.elements - (plan.parts - 1) * plan.part_rows
     with open(os.path.join(items, documents.MANIFEST), "wb") as file:
-        file.write(documents.encode(documents.Manifest(tuple(rows_of))))
+        file.write(documents.encode(documents.Manifest(documents.digest(data).hex(), tuple(rows_of))))
     return subject
 
 

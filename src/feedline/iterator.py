@@ -46,6 +46,7 @@ class DatasetIterator(Iterator[Any]):
         return self._next_block()
 
     def _next_block(self) -> Any:
+        self._check_open()
         block = self._peek(self._context.block_rows)
         if block is None:
             self._elements = iter(())
@@ -67,6 +68,7 @@ class DatasetIterator(Iterator[Any]):
 
     def take_block(self, most: int | None = None) -> Block | None:
         """The elements that follow, as many as come at once, but no more than `most`; None at the end."""
+        self._check_open()
         block = self._peek(self._context.block_rows if most is None else min(most, self._context.block_rows))
         self._elements = iter(())
         self._given = 0 if block is None else block.rows

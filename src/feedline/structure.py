@@ -108,13 +108,14 @@ class Structure:
         """A tree for each row of `columns`, of which each holds one leaf of all trees. There must be one."""
         if isinstance(self.root, Leaf):
             return iter(columns[0])
+        if isinstance(self.root, Dict) and all(isinstance(child, Leaf) for child in self.root.children):
+            keys = self.root.keys
+            by_key = dict(zip(sorted(keys), columns, strict=True))
+            rows = zip(*(by_key[key] for key in keys), strict=True)
+            return (dict(zip(keys, row, strict=True)) for row in rows)
         rows = zip(*columns, strict=True)
         if isinstance(self.root, Tuple) and all(isinstance(child, Leaf) for child in self.root.children):
             return rows
-        if isinstance(self.root, Dict) and all(isinstance(child, Leaf) for child in self.root.children):
-            keys = sorted(self.root.keys)
-            if keys == list(self.root.keys):
-                return (dict(zip(keys, row, strict=True)) for row in rows)
         return map(self._build, map(iter, rows))
 
     def split(self, trees: Sequence[Any]) -> list[Sequence[Any]] | None:
