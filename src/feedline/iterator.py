@@ -108,6 +108,7 @@ class DatasetIterator(Iterator[Any]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from where `state` was taken, by an iterator of the same pipeline in any process."""
+        self._check_open()
         keys = {"feedline", "pipeline", "epoch", "seeds", "position"}
         if not isinstance(state, dict) or set(state) != keys or state["feedline"] != _VERSION:
             raise UsageError("load_state_dict: this is not what state_dict() of a feedline iterator gave.")
@@ -116,7 +117,6 @@ class DatasetIterator(Iterator[Any]):
                 "load_state_dict: this state was taken from another pipeline.\n"
                 "  Its steps, their arguments and their functions must be the same as then."
             )
-        self._check_open()
         epoch = tuple(state["epoch"])
         seeds: dict[Node, int] = dict(zip(self._unseeded(), state["seeds"], strict=True))
         self._context = replace(self._context, epoch=epoch, seeds=seeds)
