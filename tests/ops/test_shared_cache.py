@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from feedline import Dataset
+from feedline import Cache, Dataset
 from feedline.testing import Failed, assert_same, check_errors, check_laws
 from tests.ops.sources import every_source
 
@@ -102,3 +102,9 @@ def test_threads_share_the_work(source, tmp_path):
         thread.join()
     assert all(results[number] == list(range(100)) for number in range(4))
     assert sorted(calls) == list(range(100))
+
+
+def test_an_entry_without_elements_is_complete(tmp_path):
+    for source in (Dataset.range(0), Dataset.range(9).filter(lambda x: False)):
+        assert list(source.cache(tmp_path)) == []
+    assert [(entry.elements, entry.complete) for entry in Cache(tmp_path).entries()] == [(0, True)] * 2

@@ -118,11 +118,8 @@ class IndexedFiller(_Filler):
         if self._shared.manifest is not None:
             return
         assert plan.parts is not None
-        assert plan.part_rows is not None
         if all(self._shared.has(number) for number in range(plan.parts)):
-            rows = [plan.part_rows] * plan.parts
-            rows[-1] = self.length - (plan.parts - 1) * plan.part_rows
-            self._shared.finish(tuple(rows))
+            self._shared.finish(tuple(self._place(plan, number)[1] for number in range(plan.parts)))
 
     def _probe(self) -> Items:
         """The first elements: twice as many again and again, until they are enough for a part."""

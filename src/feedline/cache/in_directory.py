@@ -15,7 +15,6 @@ from __future__ import annotations
 import fcntl
 import fnmatch
 import os
-import re
 import secrets
 import shutil
 import time
@@ -31,12 +30,10 @@ from weakref import finalize
 
 from feedline import _native
 from feedline.cache import store
-from feedline.cache.store import Claim, Entry, Info, NoRoom, Store
-from feedline.errors import CacheError, UsageError
+from feedline.cache.store import Claim, Entry, Info, NoRoom, Store, checked_key, checked_name, is_key
+from feedline.errors import CacheError
 from feedline.records.lock_file import LockFile, SharedLock, holder_of, is_at
 
-_KEY = re.compile(r"[0-9a-f]{32}")
-_NAME = re.compile(r"[a-z0-9-]{1,64}")
 _REMOVED = ".removed-"
 _MOST_PIECES = os.sysconf("SC_IOV_MAX")  # of a writev
 _MOST_TRIES = 100  # to open an entry that others remove at the same time
@@ -50,9 +47,7 @@ class DirectoryStore(Store):
         return DirectoryEntry(self._path(key), self._why_not())
 
     def _path(self, key: str, *parts: str) -> str:
-        if not _KEY.fullmatch(key):
-            raise UsageError(f"{self.location}: {key!r} is no key of an entry; it has 32 hexadecimal digits.")
-        return os.path.join(self.location, key, *parts)
+        return os.path.join(self.location, checked_key(key), *parts)
 
     def _why_not(self) -> str | None:
         """Why nothing should be written here, if so."""
@@ -73,7 +68,7 @@ class DirectoryStore(Store):
     def keys(self) -> list[str]:
         try:
             with os.scandir(self.location) as found:
-                return sorted(one.name for one in found if _KEY.fullmatch(one.name) and one.is_dir())
+                return sorted(one.name for one in found if is_key(one.name) and one.is_dir())
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -81,7 +76,7 @@ class DirectoryStore(Store):
 
     def peek(self, key: str, name: str) -> bytes | None:
         try:
-            with open(self._path(key, "items", _checked(name)), "rb") as file:
+            with open(self._path(key, "items", checked_name(name)), "rb") as file:
                 return file.read()
         except FileNotFoundError:
             return None
@@ -90,7 +85,7 @@ class DirectoryStore(Store):
 
     def names(self, key: str) -> list[str]:
         try:
-            return sorted(name for name in os.listdir(self._path(key, "items")) if _NAME.fullmatch(name))
+            return sorted(os.listdir(self._path(key, "items")))
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -115,9 +110,8 @@ class DirectoryStore(Store):
         sizes = []
         with suppress(FileNotFoundError), os.scandir(self._path(key, "items")) as items:
             for item in items:
-                if _NAME.fullmatch(item.name):
-                    with suppress(FileNotFoundError):  # dropped just now
-                        sizes.append(item.stat().st_size)
+                with suppress(FileNotFoundError):  # dropped just now
+                    sizes.append(item.stat().st_size)
         return sizes
 
     def _users(self, key: str) -> list[str]:
@@ -178,8 +172,11 @@ class DirectoryEntry(Entry):
                 self._token = secrets.token_hex(8)
                 self._mark = LockFile.take(os.path.join(self._path, "users", self._token))
             self._remove_left()
-            with open(os.path.join(self._path, "used"), "ab") as used:
-                os.utime(used.fileno())
+            self._tell_use()
+
+    def _tell_use(self) -> None:
+        with open(os.path.join(self._path, "used"), "ab") as used:
+            os.utime(used.fileno())
 
     def _take_lock(self) -> SharedLock:
         may_make = self._why_not is None
@@ -204,7 +201,7 @@ class DirectoryEntry(Entry):
                     left.release()
 
     def _item(self, name: str) -> str:
-        return os.path.join(self._path, "items", _checked(name))
+        return os.path.join(self._path, "items", checked_name(name))
 
     def read(self, name: str) -> Any | None:
         try:
@@ -257,7 +254,7 @@ class DirectoryEntry(Entry):
 
     def claim(self, name: str) -> Claim | None:
         self._check_writable()
-        path = os.path.join(self._path, "claims", _checked(name))
+        path = os.path.join(self._path, "claims", checked_name(name))
         try:
             lock = LockFile.take(path)
             if lock is None and _is_silent(path):
@@ -287,7 +284,9 @@ class DirectoryEntry(Entry):
 
     def close(self) -> None:
         mark, self._mark = self._mark, None
-        if mark is not None:
+        if mark is not None and mark.is_mine:
+            with suppress(OSError):
+                self._tell_use()
             mark.release()
         if self._lock is not None:
             self._lock.release()
@@ -346,9 +345,3 @@ def _link(partial: str, path: str) -> bool:
 
 def _unreadable(path: str, error: OSError) -> CacheError:
     return CacheError(f"{path} cannot be read: {error.strerror}.")
-
-
-def _checked(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name of an item.")
-    return name

@@ -35,7 +35,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """How many there are, if that is known from the beginning."""
         if self.length is None or self.part_rows is None:
             return None
-        return max(1, -(-self.length // self.part_rows))
+        return -(-self.length // self.part_rows)
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
