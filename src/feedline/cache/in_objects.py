@@ -37,9 +37,9 @@ from feedline.cache import store
 from feedline.cache.bucket import Bucket, Denied, Facts, Version
 from feedline.cache.heartbeat import beat, rest
 from feedline.cache.in_directory import DirectoryStore
+from feedline.cache.object_marks import Mark, ObjectClaim, first_beat
 from feedline.cache.store import Claim, Entry, Info, NoRoom, Store, checked_key, checked_name, is_key
 from feedline.errors import CacheError
-from feedline.records.lock_file import who_i_am
 
 _LIFE = re.compile(r"[0-9a-f]{16}")
 
@@ -339,7 +339,7 @@ class ObjectEntry(Entry):
         token = secrets.token_hex(8)
         try:
             with self._one_at_a_time(name):
-                version = self._take(name, path, _beat_of(token, 0))
+                version = self._take(name, path, first_beat(token))
         except Denied as denied:
             raise self._no_room(denied) from denied
         return ObjectClaim(self._bucket, path, token, version) if version is not None else None
@@ -383,91 +383,6 @@ class ObjectEntry(Entry):
             mark.release()
         if self._local is not None:
             self._local.close()
-
-
-class _Renewed:
-    """An object that is written anew while its holder is alive. Not by a forked child: it is the parent's."""
-
-    def __init__(self, bucket: Bucket, path: str) -> None:
-        self._bucket = bucket
-        self._path = path
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._is_over = False
-        self._last = _now()
-
-    @property
-    def is_of_this_process(self) -> bool:
-        return os.getpid() == self._pid
-
-    def renew(self) -> None:
-        with suppress(CacheError):
-            self.hold()
-
-    def hold(self) -> bool:
-        """Is it still this one's? Renewed not at each beat, because stores are paid by the request."""
-        if not self.is_of_this_process:
-            return False
-        with self._lock:
-            return self._hold()
-
-    def _hold(self) -> bool:
-        if not self._is_over and _now() - self._last >= store.SILENCE / 4:
-            self._is_over = not self._write()
-            self._last = _now()
-        return not self._is_over
-
-    def release(self) -> None:
-        if not self.is_of_this_process:
-            return
-        with self._lock:
-            try:
-                # Moments ago it was this one's, so nobody can have taken it over yet.
-                if self._hold():
-                    self._bucket.delete([self._path])
-            except CacheError:
-                pass  # it ends by silence
-            finally:
-                self._is_over = True
-
-    def _write(self) -> bool:
-        raise NotImplementedError
-
-
-class Mark(_Renewed):
-    """That an entry is in use."""
-
-    def __init__(self, bucket: Bucket, path: str) -> None:
-        super().__init__(bucket, path)
-        self._who = who_i_am()
-        self._write()
-
-    def _write(self) -> bool:
-        self._bucket.overwrite(self._path, f"{self._who}\n".encode(errors="replace"))
-        return True
-
-
-class ObjectClaim(_Renewed, Claim):
-    def __init__(self, bucket: Bucket, path: str, token: str, version: Version) -> None:
-        super().__init__(bucket, path)
-        self._token = token
-        self._version = version
-        self._beats = 0
-
-    def _write(self) -> bool:
-        self._beats += 1
-        version = self._bucket.replace(self._path, _beat_of(self._token, self._beats), self._version)
-        self._version = version or self._version
-        return version is not None
-
-
-def _now() -> float:
-    """Of a clock that goes on while the machine sleeps, where there is one."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
-def _beat_of(token: str, beats: int) -> bytes:
-    return f"{token} {beats}".encode()
 
 
 def _count(data: Any) -> int:
