@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from feedline import ops
+from feedline.block import Block
 from feedline.errors import UsageError
 from feedline.explain import Stats, explain, outline, stats
 from feedline.graph import INFINITE, Context, Cursor, Fingerprint, Node, Site, fingerprint, random_nodes, tree
@@ -26,6 +27,7 @@ from feedline.structure import flatten
 from feedline.write.saving import save
 
 _PEEKED = 16  # elements that are looked at to tell a spec
+_PEEKED_SECONDS = 1.0  # for slow functions, fewer
 
 
 class Dataset:
@@ -863,14 +865,25 @@ _peeked: WeakKeyDictionary[Node, Any] = WeakKeyDictionary()
 
 def _peek(node: Node) -> Any:
     if node not in _peeked:
-        rows = Cursor(Context(LocalServices(), workers=0), node)
+        services = LocalServices()
+        rows = Cursor(Context(services, workers=0), node)
+        blocks: list[Block] = []
+        until = services.clock() + _PEEKED_SECONDS
         try:
-            block = rows.peek(_PEEKED)
+            # A block may have been handed on early, and have elements of one shape only.
+            while rows.passed < _PEEKED and (not blocks or services.clock() < until):
+                block = rows.take(_PEEKED - rows.passed)
+                if block is None:
+                    break
+                blocks.append(block)
+        except Exception:
+            if not blocks:
+                raise
         finally:
             rows.close()
-        if block is None:
+        if not blocks:
             raise UsageError(f"{node}: there is no element that could tell the element_spec.")
-        _peeked[node] = block.spec
+        _peeked[node] = Block.concat(blocks).spec
     return _peeked[node]
 
 
