@@ -289,11 +289,11 @@ class StreamedFiller(_Filler):
         cursor = self._cursor_at(number, before)
         self._cursor = None  # while its rows are on the way
         try:
-            rows = self._rows_of(number, first)
+            rows, is_last = self._extent_of(number, first)
             if rows is None:
                 blocks, is_last = self._collect(cursor, number)
             else:
-                blocks, is_last = self._collect_again(cursor, rows), self._is_last(number)
+                blocks = self._collect_again(cursor, rows)
         except Alone:
             raise
         except BaseException:
@@ -314,17 +314,15 @@ class StreamedFiller(_Filler):
             self._cursor.close()
         return Cursor(self._context, self._input, before)
 
-    def _rows_of(self, number: int, first: int) -> int | None:
-        """How many the part must have, because what follows it is there: it was damaged."""
-        if self._shared.manifest is not None:
-            return self._shared.manifest.rows[number]
+    def _extent_of(self, number: int, first: int) -> tuple[int | None, bool]:
+        """How many rows the part must have, because what follows it is there: it was damaged; and whether it
+        is the last one."""
+        rows = () if self._shared.manifest is None else self._shared.manifest.rows
+        if number < len(rows) and sum(rows[:number]) == first:  # else parts were made again with other sizes
+            return rows[number], number + 1 == len(rows)
         next_one = self._shared.part(number + 1)
         # One that begins too early followed another part, which was damaged too: it will be made again.
-        return None if next_one is None or next_one.first <= first else next_one.first - first
-
-    def _is_last(self, number: int) -> bool:
-        manifest = self._shared.manifest
-        return manifest is not None and number + 1 == len(manifest.rows)
+        return None if next_one is None or next_one.first <= first else next_one.first - first, False
 
     def _collect_again(self, cursor: Cursor, rows: int) -> list[Block]:
         blocks: list[Block] = []

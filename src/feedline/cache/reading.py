@@ -166,8 +166,8 @@ class StreamedStream(SharedStream):
         rows = self._shared.manifest.rows
         bounds = [0, *accumulate(rows)]
         number = max(n for n, first in enumerate(bounds[:-1]) if first <= self._at)
-        before = self._shared.part(number - 1, bounds[number - 1], rows[number - 1]) if number else None
-        if before is not None:
+        before = self._shared.part(number - 1) if number else None
+        if before is not None and before.first + before.block.rows == bounds[number]:
             self._number, self._first, self._before = number, bounds[number], before.after
             self._rows = list(rows[:number])
 
