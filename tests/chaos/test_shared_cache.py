@@ -357,6 +357,60 @@ def test_a_state_goes_on_in_its_own_order_whatever_the_entry_has(place, kind):
     run_program(STATES_OF_AN_ORDER, place, kind)
 
 
+# Items are removed, cut and swapped all the time while four runs read them and make them again. As new files:
+# bytes that change in a file that is mapped change for its readers.
+DAMAGED = """
+import warnings
+warnings.simplefilter("ignore")  # each run warns of what it finds
+location = f"{place}/cache"
+until = time.monotonic() + 2.5
+
+def reads(name):
+    count = 0
+    while time.monotonic() < until:
+        assert [int(x) for x in cached(location)] == squares
+        count += 1
+    tell(name, count)
+
+def damage():
+    items = f"{entry_of(location)}/items"
+    names = os.listdir(items)
+    for name in rng.sample(names, rng.choice([1, 1, 2, 3])):
+        with open(f"{items}/{name}", "rb") as file:
+            data = file.read()
+        with open(f"{items}/{rng.choice(names)}", "rb") as file:
+            other = file.read()
+        os.unlink(f"{items}/{name}")
+        damaged = rng.choice([None, data[: rng.randrange(len(data))], other])
+        if damaged is not None:
+            with open(f"{items}/{name}.new", "wb") as file:
+                file.write(damaged)
+            try:
+                os.link(f"{items}/{name}.new", f"{items}/{name}")
+            finally:
+                os.unlink(f"{items}/{name}.new")
+
+pids = [fork(reads, str(slot)) for slot in range(4)]
+damages = 0
+while time.monotonic() < until:
+    time.sleep(rng.random() * 0.03)
+    try:
+        damage()
+        damages += 1
+    except (FileNotFoundError, FileExistsError, ValueError):
+        pass  # another one was first, or there are too few
+assert all(is_done(pid) for pid in pids)
+assert all(told(str(slot)) for slot in range(4))
+print(damages)
+warnings.simplefilter("default")
+"""
+
+
+@pytest.mark.parametrize("kind", ["indexed", "filtered", "generated"])
+def test_what_is_damaged_while_runs_read_it_is_never_given(place, kind):
+    assert int(run_program(DAMAGED, place, kind)) > 10
+
+
 # Ctrl-C again and again, while another run needs the same parts.
 INTERRUPTED = """
 location = f"{place}/cache"
