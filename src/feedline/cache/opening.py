@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from feedline.cache.in_directory import DirectoryStore
 from feedline.cache.store import Store
 from feedline.errors import UsageError
 
@@ -31,6 +32,4 @@ def open_store(location: str | os.PathLike[str], *, blobs: str | os.PathLike[str
         from feedline.cache.in_objects import ObjectStore
 
         return ObjectStore(text)
-    from feedline.cache.in_directory import DirectoryStore
-
     return DirectoryStore(text)
