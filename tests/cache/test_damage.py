@@ -22,12 +22,12 @@ from feedline.cache.part import Made
 from feedline.cache.plan import Manifest, Plan
 from feedline.errors import CorruptRecord
 
-ROWS = 1000
+ROWS = 2000
 
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch):
-    """1,000 numbers make four parts."""
+    """Of 256 numbers; of an indexed entry of 128."""
     monkeypatch.setattr(filling, "PART_BYTES", 2048)
     monkeypatch.setattr(filling, "PART_SECONDS", 1000.0)
 
@@ -42,7 +42,7 @@ def _no_pickle(monkeypatch):
 
 
 class Entries:
-    """Pipelines of 1,000 numbers, cached at a location; and what they computed."""
+    """Pipelines of 2,000 numbers, cached at a location; and what they computed."""
 
     def __init__(self, kind, location):
         self.kind = kind
@@ -68,7 +68,7 @@ class Entries:
     def fill(self, *, is_complete):
         if is_complete:
             assert self.run() == list(range(ROWS))
-        else:  # three of four parts
+        else:  # three parts or more
             rows = iter(self.dataset())
             for _ in range(600):
                 next(rows)
@@ -154,7 +154,7 @@ def test_a_part_that_is_gone_is_computed_again(entries, is_complete):
 
 
 @pytest.mark.parametrize("numbers", [(0, 1), (1, 2), (0, 1, 2), (0, 2)])
-@pytest.mark.parametrize("size", [1, 700, 5000])
+@pytest.mark.parametrize("size", [1, 700, 4200])
 def test_neighbours_may_be_damaged_and_made_again_with_other_sizes(
     entries, is_complete, numbers, size, monkeypatch
 ):
@@ -166,6 +166,28 @@ def test_neighbours_may_be_damaged_and_made_again_with_other_sizes(
     with pytest.warns(RuntimeWarning, match="It is computed again"):
         entries.run()
     assert entries.run() == []
+
+
+def test_a_manifest_of_other_sizes_misleads_nobody(tmp_path, monkeypatch):
+    entries = Entries("streamed", tmp_path / "cache")
+    entries.fill(is_complete=True)
+    old = entries.item("manifest").read_bytes()
+    state = state_after(entries, 900)
+    entries.item("manifest").unlink()
+    for number in range(4):
+        entries.part(number).unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(filling, "PART_BYTES", 4200)
+        entries.run()
+    replace(entries.item("manifest"), old)
+    assert entries.run() == []
+    rows = iter(entries.dataset())
+    rows.load_state_dict(state)
+    assert [int(x) for x in rows] == list(range(900, ROWS))
+    for number in (1, 2, 0):
+        entries.part(number).unlink()
+        assert len(entries.run()) < ROWS
+        assert entries.run() == []
 
 
 def test_parts_that_are_swapped(entries, is_complete):
