@@ -172,6 +172,10 @@ class Block:
         picks = self._picks
         return self if picks is None else picks.sources.copied(picks.picks)
 
+    def frozen(self) -> Block:
+        """The same rows, which cannot be changed in place."""
+        return Block._trusted(self.structure, list(map(columns_.frozen, self.columns)), self.rows)
+
     def sample(self) -> tuple[Column, ...]:
         """Columns of the same kinds, with other rows: of those that were only picked yet, none is copied."""
         picks = self._picks

@@ -278,6 +278,20 @@ def is_writable(column: Column) -> bool:
     return not isinstance(column, Ragged) or is_writable(column._values)
 
 
+def frozen(column: Column) -> Column:
+    """The same rows, which cannot be changed in place."""
+    if isinstance(column, np.ndarray):
+        column = column.view()
+        column.flags.writeable = False
+        return column
+    if isinstance(column, Ragged):
+        return Ragged._trusted(frozen(column._values), column._offsets)
+    if isinstance(column, Objects):
+        items = column.items
+        return Objects([frozen(item) if isinstance(item, np.ndarray | Ragged) else item for item in items])
+    return column  # of Bytes, users get copies
+
+
 def nbytes(column: Column) -> int:
     """The bytes of its rows; of Objects, as far as they are known."""
     if isinstance(column, np.ndarray):

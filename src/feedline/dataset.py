@@ -339,6 +339,10 @@ class Dataset:
         least recently make room. `blobs`: a directory or an object store for what is too large for Redis.
         `on_unavailable="compute"`: go on without the cache when its server does not answer.
         """
+        if not isinstance(location, str | os.PathLike):
+            raise UsageError(
+                f"cache({location!r}): give a directory or a URL; nothing for a cache in memory."
+            )
         if location == "":
             if (version, cache_limit, blobs, on_unavailable) != (None, None, None, "raise"):
                 raise UsageError(

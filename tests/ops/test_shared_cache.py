@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from itertools import islice
 
+import numpy as np
 import pytest
 
-from feedline import Cache, Dataset
+from feedline import Cache, Dataset, FixedLenFeature, TFRecordWriter, UsageError, records
+from feedline.cache import filling
+from feedline.cache.in_directory import DirectoryStore
+from feedline.cache.shared import SharedEntry
+from feedline.cache.store import NoRoom
 from feedline.testing import Failed, assert_same, check_errors, check_laws
 from tests.ops.sources import every_source
 
@@ -108,3 +115,123 @@ def test_an_entry_without_elements_is_complete(tmp_path):
     for source in (Dataset.range(0), Dataset.range(9).filter(lambda x: False)):
         assert list(source.cache(tmp_path)) == []
     assert [(entry.elements, entry.complete) for entry in Cache(tmp_path).entries()] == [(0, True)] * 2
+
+
+def test_files_may_get_and_lose_their_index(tmp_path):
+    path = str(tmp_path / "numbers.tfrecord")
+    with TFRecordWriter(path) as writer:
+        writer.write_batch({"n": np.arange(3000)})
+
+    def numbers(location):
+        rows = Dataset.from_tfrecords(path, {"n": FixedLenFeature([], np.int64)})
+        return rows.map(lambda row: row["n"]).cache(tmp_path / location, version="1")
+
+    def start(location):
+        return [int(x) for x in islice(numbers(location), 40)]
+
+    assert start("streamed") == list(range(40))
+    records.index(path)
+    assert len(Dataset.from_tfrecords(path)) == 3000
+    assert ints(numbers("streamed")) == list(range(3000))
+    assert sorted(ints(numbers("streamed").shuffle(seed=1))) == list(range(3000))
+    assert start("indexed") == list(range(40))
+    os.unlink(f"{path}.flindex")
+    with pytest.warns(RuntimeWarning, match="read its input by number, 3,000 elements, and this one"):
+        assert ints(numbers("indexed")) == list(range(3000))
+
+
+SCALE = 1
+
+
+@each_kind
+def test_what_changes_between_two_iterations_is_not_mixed(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(filling, "PART_SECONDS", 0)  # so that the first iteration does not complete the entry
+    scaled = source.map(lambda x: x * SCALE).cache(tmp_path)
+    assert ints(islice(scaled, 3)) == [0, 1, 2]
+    monkeypatch.setitem(globals(), "SCALE", 2)
+    assert ints(scaled) == [2 * x for x in range(100)]
+    monkeypatch.setitem(globals(), "SCALE", 1)
+    assert ints(source.map(lambda x: x * SCALE).cache(tmp_path)) == list(range(100))
+
+
+def test_who_is_late_with_its_plan_publishes_nothing_of_its_own(tmp_path, monkeypatch):
+    """Two runs with seeds of their own make a plan at the same time: the first one's counts."""
+    pipelines = [Dataset.range(60).shuffle().cache(tmp_path, version="1") for _ in range(2)]
+    propose, others = SharedEntry.propose, []
+
+    def late(self, plan):
+        if not others:
+            others.append(None)
+            claim = SharedEntry.claim
+            with monkeypatch.context() as patched:  # as if the first had been silent for long
+                patched.setattr(SharedEntry, "claim", lambda self, name: claim(self, f"late-{name}"))
+                others[0] = ints(islice(pipelines[1], 1))
+        return propose(self, plan)
+
+    monkeypatch.setattr(SharedEntry, "propose", late)
+    first = ints(pipelines[0])
+    assert sorted(first) == list(range(60))
+    assert others[0] == first[:1]
+    assert ints(Dataset.range(60).shuffle().cache(tmp_path, version="1")) == first
+
+
+@each_kind
+def test_rows_are_read_only_also_where_nothing_can_be_kept(source, tmp_path):
+    cached = source.map(lambda x: np.full(3, x)).cache(tmp_path, cache_limit=1)
+    with pytest.warns(RuntimeWarning, match="cache_limit=1"):
+        elements = list(cached)
+    assert len(elements) == 100
+    assert not any(element.flags.writeable for element in elements)
+
+
+def test_closing_does_not_wait_for_another_run(tmp_path):
+    others = DirectoryStore(tmp_path).open(Dataset.range(9).fingerprint())
+    claim = others.claim("part-00000000")  # it is busy, and there is no plan yet
+    rows = iter(Dataset.range(9).cache(tmp_path).prefetch(2))
+
+    def read():
+        with pytest.raises(UsageError, match="closed while another thread read"):
+            next(rows)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    time.sleep(0.2)
+    began = time.monotonic()
+    rows.close()
+    assert time.monotonic() - began < 10
+    reader.join(10)
+    assert not reader.is_alive()
+    claim.release()
+    others.close()
+
+
+def test_a_generator_runs_once_though_the_end_cannot_be_told(tmp_path, monkeypatch):
+    yielded = []
+
+    def numbers():
+        for x in range(50):
+            yielded.append(x)
+            yield x
+
+    def refuse(self, rows):
+        raise NoRoom("no room for the manifest")
+
+    monkeypatch.setattr(SharedEntry, "finish", refuse)
+    with pytest.warns(RuntimeWarning, match="no room for the manifest"):
+        assert ints(Dataset.from_generator(numbers).cache(tmp_path, version="1")) == list(range(50))
+    assert len(yielded) == 50
+
+
+def test_its_arguments_are_checked(tmp_path):
+    for arguments, message in (
+        ({"version": 1}, "give a string"),
+        ({"cache_limit": "many"}, "cache_limit"),
+        ({"on_unavailable": "wait"}, "'compute' to go on without"),
+        ({"blobs": tmp_path}, "only a cache in Redis"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            list(Dataset.range(3).cache(tmp_path, **arguments))
+    with pytest.raises(UsageError, match="say where"):
+        Dataset.range(3).cache(version="1")
+    with pytest.raises(UsageError, match="give a directory or a URL"):
+        Dataset.range(3).cache(None)

@@ -23,14 +23,16 @@ from feedline.block import Block
 from feedline.cache.part import Made, Part
 from feedline.cache.plan import Plan, name_of
 from feedline.cache.shared import SharedEntry
-from feedline.cache.store import Claim
-from feedline.errors import UsageError
+from feedline.cache.store import Claim, NoRoom
+from feedline.errors import CacheError, UsageError
 from feedline.graph import Context, Cursor, Indices, Node, State, random_nodes
 from feedline.graph.span import Span
+from feedline.graph.waiting import pause
 
 PART_BYTES = 16 << 20
 PART_SECONDS = 0.25
 _MOST_PARTS = 8192  # where the number is known; else parts grow with their number
+_LOOKED_AT = 64  # parts, for one that nobody makes: for each the store is asked
 _FEWEST_ROWS = 4  # that tell how long rows take: the first ones may have to wait for workers
 _EVEN = 256  # parts of fast rows have a multiple of that many, so that usual batches are not cut
 _PATIENCE = 1.0  # seconds without a new part, after which another than the leader makes one
@@ -44,7 +46,7 @@ Draft: TypeAlias = Callable[[Sequence[int], int | None], Plan]
 
 
 class _Wait:
-    """For others. Ctrl-C ends it."""
+    """For others."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -55,7 +57,7 @@ class _Wait:
         return time.monotonic() - self._began > _PATIENCE
 
     def wait(self) -> None:
-        time.sleep(self._sleep)
+        pause(self._sleep)
         self._sleep = min(2 * self._sleep, _LONGEST_SLEEP)
 
 
@@ -71,6 +73,17 @@ class _Filler:
         """The context of an iteration in which the random steps have these seeds."""
         drawn: dict[Node, int] = dict(zip(random_nodes(self._input), seeds, strict=True))
         return replace(self._context, seeds={**self._context.seeds, **drawn})
+
+    def _check_length(self, plan: Plan, length: int | None) -> None:
+        """Files have an index at one time and none at another, and with it a length."""
+        if plan.length != length:
+            kinds = [
+                "in order" if one is None else f"by number, {one:,} elements" for one in (plan.length, length)
+            ]
+            raise NoRoom(
+                f"{self._shared.place}: the run that began it read its input {kinds[0]}, and this one "
+                f"reads it {kinds[1]}.\n  To begin it anew, remove it when no run uses it"
+            )
 
     def _follow(self, plan: Plan) -> Plan:
         """From now on compute what all compute that follow this plan."""
@@ -107,10 +120,12 @@ class IndexedFiller(_Filler):
                 if self._shared.find_plan() is None:
                     items = self._probe()
                     plan = self._shared.propose(self._draft(self.seeds, max(1, elements(items))))
-                    if plan.part_rows == elements(items):
+                    # Another may have been quicker, and drawn other seeds.
+                    if (plan.part_rows, plan.seeds) == (elements(items), tuple(self.seeds)):
                         self._publish(plan, 0, items, claim)
             finally:
                 self._shared.release(claim)
+        self._check_length(plan, self.length)
         return self._follow(plan)
 
     def finish(self, plan: Plan) -> None:
@@ -145,7 +160,8 @@ class IndexedFiller(_Filler):
             if part is not None:
                 return part
             if self._failed is not None and self._failed[0] == number:
-                return self._failed[1]
+                items, self._failed = self._failed[1], None
+                return items
             claim = self._shared.claim(name_of(number))
             if claim is not None:
                 try:
@@ -161,7 +177,7 @@ class IndexedFiller(_Filler):
         if self._failed is not None:
             return False
         assert plan.parts is not None
-        for later in range(number, plan.parts):
+        for later in range(number, min(number + _LOOKED_AT, plan.parts)):
             if self._shared.has(later):
                 continue
             claim = self._shared.claim(name_of(later))
@@ -254,7 +270,9 @@ class StreamedFiller(_Filler):
         return cursor or Cursor(self._seeded(seeds), self._input, before)
 
     def plan(self) -> Plan:
-        return self._follow(self._shared.find_plan() or self._shared.propose(self._draft(self.seeds, None)))
+        plan = self._shared.find_plan() or self._shared.propose(self._draft(self.seeds, None))
+        self._check_length(plan, None)
+        return self._follow(plan)
 
     def part(self, number: int, first: int, before: State) -> Part:
         """The part, whose first element has that number, and before which the input had that state."""
@@ -294,13 +312,13 @@ class StreamedFiller(_Filler):
                 blocks, is_last = self._collect(cursor, number)
             else:
                 blocks = self._collect_again(cursor, rows)
+            made = Made(number, first, blocks, is_last, cursor.state())
+            published = self._shared.publish(made, claim)
         except Alone:
             raise
         except BaseException:
             cursor.close()
             raise
-        made = Made(number, first, blocks, is_last, cursor.state())
-        published = self._shared.publish(made, claim)
         if published is None or is_last:
             cursor.close()
         else:
@@ -329,7 +347,10 @@ class StreamedFiller(_Filler):
         while rows:
             block = self._take(cursor, rows, blocks)
             if block is None:
-                raise UsageError(f"{self._input}: it has fewer elements than when they were cached.")
+                raise CacheError(
+                    f"{self._shared.place}: {self._input} has fewer elements than when they were cached.\n"
+                    "  If that is right, remove the entry (feedline cache rm), so that it is made anew."
+                )
             blocks.append(block)
             rows -= block.rows
         return blocks

@@ -126,7 +126,7 @@ class DirectoryStore(Store):
         path = self._path(key)
         try:
             # Made if there is none: who was killed before it made the lock, left the rest.
-            fd = os.open(os.path.join(path, "lock"), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            fd = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except FileNotFoundError:
             return True
         except OSError as error:
@@ -135,15 +135,15 @@ class DirectoryStore(Store):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if is_at(os.path.join(path, "lock"), fd):
                 os.rename(path, os.path.join(self.location, _REMOVED + secrets.token_hex(8)))
+            removed = [name for name in os.listdir(self.location) if name.startswith(_REMOVED)]
         except BlockingIOError:
             return False
         except OSError as error:
             raise CacheError(f"{path} cannot be removed: {error.strerror}.") from error
         finally:
             os.close(fd)
-        for name in os.listdir(self.location):  # those too that a killed process was about to remove
-            if name.startswith(_REMOVED):
-                shutil.rmtree(os.path.join(self.location, name), ignore_errors=True)
+        for name in removed:  # those too that a killed process was about to remove
+            shutil.rmtree(os.path.join(self.location, name), ignore_errors=True)
         return True
 
 
@@ -197,7 +197,8 @@ class DirectoryEntry(Entry):
             for name in os.listdir(os.path.join(self._path, folder)):
                 left = LockFile.take(os.path.join(self._path, folder, name))
                 if left is not None:
-                    self._remove_partial(f"*.{name}")
+                    if folder == "users":
+                        self._remove_partial(f"*.{name}")
                     left.release()
 
     def _item(self, name: str) -> str:

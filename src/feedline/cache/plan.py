@@ -5,6 +5,7 @@ Both are JSON behind a checksum."""
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -36,6 +37,13 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         if self.length is None or self.part_rows is None:
             return None
         return -(-self.length // self.part_rows)
+
+    def allows(self, rows: Sequence[int]) -> bool:
+        """Can the parts have so many rows each?"""
+        if self.parts is None:
+            return bool(rows)
+        is_even = all(count == self.part_rows for count in rows[:-1])
+        return len(rows) == self.parts and sum(rows) == self.length and is_even
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -53,7 +53,7 @@ class SharedStream(Stream):
             raise item
         self._at += item.rows
         self._alike.check(item)
-        return item
+        return item.frozen()
 
     def _next_own(self, own: Cursor, limit: int) -> Block | None:
         try:
@@ -105,7 +105,9 @@ class IndexedStream(SharedStream):
             return self._go_alone()
         if self._at >= self._filler.length:
             self._ended = True
-            return self._filler.finish(plan)
+            with self._shared.surviving():  # the rows were all given: that it is not told matters little
+                self._filler.finish(plan)
+            return
         assert plan.part_rows is not None
         number = self._at // plan.part_rows
         self._add(self._filler.part(plan, number), number * plan.part_rows)
@@ -157,7 +159,8 @@ class StreamedStream(SharedStream):
         if part.is_last:
             self._ended = True
             self._filler.close()
-            self._shared.finish(tuple(self._rows))
+            with self._shared.surviving():
+                self._shared.finish(tuple(self._rows))
 
     def _jump(self) -> None:
         """To the part with the next element, if it is known which that is."""

@@ -74,6 +74,11 @@ class SharedEntry:
                 self._entry.count_hit()
 
     @property
+    def place(self) -> str:
+        """For messages."""
+        return f"{self._location}: entry {self.key}"
+
+    @property
     def is_lost(self) -> bool:
         """Was the store given up?"""
         return self._entry is None
@@ -109,7 +114,7 @@ class SharedEntry:
         """Once: where nothing can be dropped, it is found again and again."""
         if text not in self._warned:
             self._warned.add(text)
-            warnings.warn(f"{self._location}: entry {self.key}: {text}", RuntimeWarning, stacklevel=3)
+            warnings.warn(f"{self.place}: {text}", RuntimeWarning, stacklevel=3)
 
     # The documents
 
@@ -138,7 +143,7 @@ class SharedEntry:
         self._open.put(PLAN, [documents.encode(plan)])
         found = self.find_plan()
         if found is None:
-            raise NoRoom(f"{self._location}: entry {self.key}: its plan was put, and is not there")
+            raise NoRoom(f"{self.place}: its plan was put, and is not there")
         return found
 
     def _find_manifest(self) -> bool:
@@ -151,7 +156,7 @@ class SharedEntry:
         except CorruptRecord as error:
             self._warn(f"{error}")
         else:
-            if manifest.plan == self._id.hex():
+            if self.plan is not None and manifest.plan == self._id.hex() and self.plan.allows(manifest.rows):
                 self.manifest = manifest
                 return True
         self._open.drop(MANIFEST, data)
@@ -198,7 +203,7 @@ class SharedEntry:
         """Another may have replaced the plan because it was damaged. Then the parts are not what we mean."""
         data = self._open.read(PLAN)
         if data is None or documents.digest(bytes(data)) != self._id:
-            raise NoRoom(f"{self._location}: entry {self.key}: it was removed and begun anew meanwhile")
+            raise NoRoom(f"{self.place}: it was removed and begun anew meanwhile")
 
     def _check_before(self, number: int, first: int | None) -> None:
         """A part that does not begin where the one before ends is made again: several were damaged, and those
@@ -208,7 +213,7 @@ class SharedEntry:
             with suppress(CorruptRecord):
                 before = parts.decode(data, self._id, number - 1)
                 if before.first + before.block.rows != first:
-                    raise NoRoom(f"{self._location}: entry {self.key}: its parts were made anew meanwhile")
+                    raise NoRoom(f"{self.place}: its parts were made anew meanwhile")
 
     def _forget(self, number: int) -> None:
         dropped = self._held.pop(number, None)
@@ -257,8 +262,3 @@ class SharedEntry:
                 self._checked.add(made.number)
                 return self.part(made.number)
         return parts.decode(b"".join(data), self._id, made.number, is_checked=True)
-
-    def close(self) -> None:
-        entry, self._entry = self._entry, None
-        if entry is not None:
-            entry.close()

@@ -8,7 +8,7 @@ from feedline.cache.store import Store
 from feedline.errors import CacheError, CorruptRecord
 from feedline.graph import Fingerprint
 
-_MOST_LOOKED_AT = 200
+_MOST_LOOKED_AT = 32  # entries: each may be a question to a server
 
 
 def changes_since(store: Store, found: Fingerprint) -> str | None:

@@ -78,7 +78,7 @@ def _look_through(
         except CorruptRecord as error:
             yield MANIFEST, error.what
         else:
-            if manifest.plan == documents.digest(plan_data).hex() and _fits(manifest.rows, plan):
+            if manifest.plan == documents.digest(plan_data).hex() and plan.allows(manifest.rows):
                 rows = manifest.rows
             else:
                 yield MANIFEST, "it does not fit the plan"
@@ -112,13 +112,6 @@ def _look_through_parts(
             raise
         except CacheError as error:
             yield name, str(error)
-
-
-def _fits(rows: Sequence[int], plan: Plan) -> bool:
-    if plan.parts is None:
-        return bool(rows)
-    is_even = all(count == plan.part_rows for count in rows[:-1])
-    return len(rows) == plan.parts and sum(rows) == plan.length and is_even
 
 
 class _Places:

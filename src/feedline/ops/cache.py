@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from feedline.block import Block, Sources
-from feedline.column import Column, Objects, Ragged
 from feedline.errors import UsageError
 from feedline.graph import Context, Cursor, Indices, Node, Peek, State, Stream, random_nodes
 from feedline.graph.context import FIRST_EPOCH
@@ -71,7 +70,7 @@ class Cache(Node):
         with memory.lock:
             missing = table.missing(indices)
         # Without the lock: other threads may be at work, too. What two of them computed is kept once.
-        block = _frozen(context.gather(self.input, missing)) if len(missing) else None
+        block = context.gather(self.input, missing).frozen() if len(missing) else None
         with memory.lock:
             if block is not None and not table.is_full:  # once it is full, it is read without the lock
                 table.add(missing, block)
@@ -152,7 +151,7 @@ class _FillStream(Stream):
             self._finish()
             return None
         self._passed += block.rows
-        block = _frozen(block)
+        block = block.frozen()
         if filling is not None:
             filling.add(block)
             if self._memory.kept is not None:
@@ -199,7 +198,7 @@ class _Sequence:
 
     def flush(self) -> None:
         if self._small:
-            self._blocks.append(_frozen(Block.concat(self._small)))
+            self._blocks.append(Block.concat(self._small).frozen())
             self._ends.append(self._rows + (self._ends[-1] if self._ends else 0))
         self._small, self._rows, self._bytes = [], 0, 0
 
@@ -260,21 +259,3 @@ class _Table:
 def _as_json(state: State) -> State:
     """As it comes back from a file, so that the two can be compared."""
     return json.loads(json.dumps(state))
-
-
-def _frozen(block: Block) -> Block:
-    """The block with rows that cannot be changed in place."""
-    return Block._trusted(block.structure, [_frozen_column(column) for column in block.columns], block.rows)
-
-
-def _frozen_column(column: Column) -> Column:
-    if isinstance(column, np.ndarray):
-        column = column.view()
-        column.flags.writeable = False
-        return column
-    if isinstance(column, Ragged):
-        return Ragged._trusted(_frozen_column(column._values), column._offsets)
-    if isinstance(column, Objects):
-        items = column.items
-        return Objects([_frozen_column(i) if isinstance(i, np.ndarray | Ragged) else i for i in items])
-    return column  # of Bytes, users get copies

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from feedline.block import Block
 from feedline.cache.eviction import Bound
@@ -25,7 +25,7 @@ from feedline.cache.siblings import changes_since
 from feedline.errors import UsageError
 from feedline.graph import Context, Fingerprint, Indices, Node, Peek, State, Stream, strict_fingerprint
 from feedline.graph.arguments import bytes_of
-from feedline.graph.context import FIRST_EPOCH
+from feedline.graph.context import FIRST_EPOCH, Services
 
 _ON_UNAVAILABLE = ("raise", "compute")
 
@@ -35,6 +35,13 @@ class _Opened(NamedTuple):
     fingerprint: Fingerprint
     process: int
 
+    def is_of(self, node: SharedCache) -> bool:
+        """Is it still the node's? Globals of its functions, and its files, may have changed meanwhile: what
+        is computed from now on must not be added to what was. What is complete is read as it is."""
+        if self.process != os.getpid():
+            return False
+        return self.shared.manifest is not None or node.find_fingerprint() == self.fingerprint
+
 
 class _Handle:
     """The entry of one node, open in this process as long as the node lives. It does not travel."""
@@ -42,13 +49,17 @@ class _Handle:
     def __init__(self) -> None:
         self._lock = Lock()
         self._opened: _Opened | None = None
+        self._iteration: ref[Services] | None = None  # the last that asked
         _handles.add(self)
 
-    def get(self, node: SharedCache) -> _Opened:
+    def get(self, node: SharedCache, context: Context) -> _Opened:
         with self._lock:
-            if self._opened is None or self._opened.process != os.getpid():
-                self._opened = node._open_entry()
-            return self._opened
+            opened = self._opened
+            is_new = self._iteration is None or self._iteration() is not context.services
+            if opened is None or (is_new and not opened.is_of(node)):
+                opened = self._opened = node.open_entry()
+            self._iteration = ref(context.services)
+            return opened
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Handle, ()
@@ -99,7 +110,7 @@ class SharedCache(Node):
         return self.input.spec(peek)
 
     def gather(self, indices: Indices, context: Context) -> Block:
-        context, opened = context.at_epoch(FIRST_EPOCH), self.handle.get(self)
+        context, opened = context.at_epoch(FIRST_EPOCH), self.handle.get(self, context)
         filler = self._indexed(opened, context)
         if len(indices):
             with opened.shared.surviving():
@@ -109,8 +120,10 @@ class SharedCache(Node):
         return filler.gather(indices)
 
     def open(self, context: Context, state: State) -> Stream:
-        context, opened = context.at_epoch(FIRST_EPOCH), self.handle.get(self)
-        if self.length() is not None:
+        context, opened = context.at_epoch(FIRST_EPOCH), self.handle.get(self, context)
+        plan = opened.shared.plan
+        was_streamed = plan is not None and plan.length is None  # by a run without the index of a file, say
+        if self.length() is not None and not was_streamed:
             return IndexedStream(opened.shared, self._indexed(opened, context), str(self), state)
         filler = StreamedFiller(opened.shared, self.input, context, partial(self._draft, opened))
         return StreamedStream(opened.shared, filler, str(self), state)
@@ -128,8 +141,11 @@ class SharedCache(Node):
             pipeline=opened.fingerprint.parts,
         )
 
-    def _open_entry(self) -> _Opened:
-        found = strict_fingerprint(self.input, self.version)
+    def find_fingerprint(self) -> Fingerprint:
+        return strict_fingerprint(self.input, self.version)
+
+    def open_entry(self) -> _Opened:
+        found = self.find_fingerprint()
         store = open_store(self.location, blobs=self.blobs)
         bound = Bound(store, self.cache_limit) if isinstance(self.cache_limit, int) else None
         shared = SharedEntry(
@@ -138,9 +154,8 @@ class SharedCache(Node):
             goes_on=self.on_unavailable == "compute",
             make_room=bound.make_room if bound else None,
         )
-        if shared.plan is None:
-            with shared.surviving():
-                changes = changes_since(store, found)
-                if changes is not None:
-                    logging.getLogger("feedline").warning(changes)
+        if shared.plan is None and not shared.is_lost:
+            changes = changes_since(store, found)
+            if changes is not None:
+                logging.getLogger("feedline").warning(changes)
         return _Opened(shared, found, os.getpid())

@@ -12,6 +12,7 @@ import sys
 import time
 from contextlib import suppress
 from io import FileIO
+from threading import Lock
 from weakref import WeakSet
 
 
@@ -22,6 +23,7 @@ class _Lock:
     def __init__(self, path: str, file: FileIO) -> None:
         self._path = path
         self._file = file
+        self._use = Lock()  # of the descriptor: once it is closed, another file may have its number
         _all.add(self)
 
     @property
@@ -30,10 +32,13 @@ class _Lock:
         return not self._file.closed
 
     def release(self) -> None:
-        if self.is_mine:
-            with suppress(OSError):
-                fcntl.flock(self._file, fcntl.LOCK_UN)  # a process that was forked just then may have a copy
-            self._file.close()
+        if not self.is_mine:
+            return  # and in a forked child, who knows who has _use
+        with self._use:
+            if self.is_mine:
+                with suppress(OSError):
+                    fcntl.flock(self._file, fcntl.LOCK_UN)  # a process forked just then may have a copy
+                self._file.close()
 
 
 class SharedLock(_Lock):
@@ -47,7 +52,7 @@ class SharedLock(_Lock):
             except FileNotFoundError:
                 if not may_make:
                     raise
-                file = FileIO(path, "a")
+                file = FileIO(path, "a+")  # on NFS, who shares a lock must be able to read
             try:
                 fcntl.flock(file, fcntl.LOCK_SH)
                 if is_at(path, file.fileno()):
@@ -87,8 +92,9 @@ class LockFile(_Lock):
 
     def touch(self) -> None:
         """Tell by the time of the file that the holder is alive."""
-        with suppress(OSError, ValueError):  # it may be released at the same time
-            os.utime(self._file.fileno())
+        with self._use, suppress(OSError):
+            if self.is_mine:
+                os.utime(self._file.fileno())
 
     def release(self) -> None:
         if self.is_in_place:

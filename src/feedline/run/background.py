@@ -18,6 +18,7 @@ from collections.abc import Callable
 from feedline.block import Block
 from feedline.errors import UsageError
 from feedline.graph import Context, State, Stream
+from feedline.graph.waiting import Stopped, stoppable
 
 _FIRST_BYTES = 4 << 20  # ahead, to begin with
 
@@ -96,18 +97,11 @@ class _Feed:
         stream = None
         _running.add(self)
         try:
-            stream = self._start(self._state)
-            while self._room():
-                try:
-                    block = stream.next(max(1, self._rows // 2))
-                    if block is not None:
-                        _ = block.columns  # rows that were only picked are copied here, not by the consumer
-                    item = _Item(block, None, stream.state())
-                except Exception as error:
-                    item = _Item(None, error, stream.state())
-                self._put(item)
-                if item.block is None and item.error is None:
-                    return
+            with stoppable(lambda: self._stopped):
+                stream = self._start(self._state)
+                self._read(stream)
+        except Stopped:
+            pass
         except BaseException as error:
             # Opening failed, or the state did: there is nothing to go on with.
             self._put(_Item(None, error, self._state))
@@ -116,6 +110,19 @@ class _Feed:
             if stream is not None:
                 stream.close()
             _running.discard(self)
+
+    def _read(self, stream: Stream) -> None:
+        while self._room():
+            try:
+                block = stream.next(max(1, self._rows // 2))
+                if block is not None:
+                    _ = block.columns  # rows that were only picked are copied here, not by the consumer
+                item = _Item(block, None, stream.state())
+            except Exception as error:
+                item = _Item(None, error, stream.state())
+            self._put(item)
+            if item.block is None and item.error is None:
+                return
 
     def _room(self) -> bool:
         with self._changed:
