@@ -122,9 +122,28 @@ def test_with_a_version_nothing_is_refused():
 def test_how_it_is_run_does_not_count():
     plain = Dataset.range(5).map(scaled).ignore_errors().batch(2)
     run = Dataset.range(5).with_options(workers=2, deterministic=False).prefetch(2)
-    run = run.map(scaled, num_parallel_calls=2, executor="thread").ignore_errors(log_warning=True).cache()
+    run = run.map(scaled, num_parallel_calls=2, executor="thread").ignore_errors(log_warning=True)
     run = run.batch(2).prefetch(fl.AUTOTUNE)
     assert plain.fingerprint() == run.fingerprint()
+
+
+def test_a_cache_counts_because_it_changes_later_iterations_and_states(tmp_path):
+    shuffled = Dataset.range(6).shuffle(6, seed=1)
+    assert list(shuffled.repeat(2)) != list(shuffled.cache().repeat(2))
+    streamed = Dataset.range(6).map(scaled)
+    for one, other, after in (
+        (shuffled, shuffled.cache(), lambda ds: ds.repeat(2)),
+        (streamed, streamed.cache(), lambda ds: ds.filter(lambda x: x > 2)),
+        (streamed, streamed.cache(tmp_path), lambda ds: ds.filter(lambda x: x > 2)),
+        (streamed.cache(), streamed.cache(tmp_path), lambda ds: ds.filter(lambda x: x > 2)),
+    ):
+        assert after(one).fingerprint() != after(other).fingerprint()
+
+
+def test_where_a_cache_is_kept_does_not_count(tmp_path):
+    one = Dataset.range(6).cache(tmp_path / "one")
+    other = Dataset.range(6).cache(tmp_path / "other", cache_limit="1 GB", on_unavailable="compute")
+    assert one.batch(2).fingerprint() == other.batch(2).fingerprint()
 
 
 def test_random_numbers_are_the_same_with_and_without_steps_that_do_not_count():
@@ -134,7 +153,7 @@ def test_random_numbers_are_the_same_with_and_without_steps_that_do_not_count():
     plain = Dataset.range(5).map(noise)
     run = Dataset.range(5).prefetch(1).with_options(workers=0).map(noise)
     assert plain.fingerprint() == run.fingerprint()
-    assert list(plain) == list(run)
+    assert list(plain) == list(run) == list(Dataset.range(5).cache().map(noise))
 
 
 def test_a_position_is_good_although_what_functions_hold_has_changed():

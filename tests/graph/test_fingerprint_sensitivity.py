@@ -266,7 +266,7 @@ def test_an_array_counts_by_its_numbers(load):
             CONF,
         ),
         (
-            PROGRAM.replace("map(nested)", "map(nested, num_parallel_calls=3, executor='thread').cache()"),
+            PROGRAM.replace("map(nested)", "map(nested, num_parallel_calls=3, executor='thread')"),
             CONF,
         ),
     ],

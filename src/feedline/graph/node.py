@@ -69,8 +69,12 @@ class Node(ABC):
     # May a function of the user's draw other numbers in it each time?
     may_draw: ClassVar[bool] = False
 
-    # Does it give the elements of its input as they are, however it was told to? Then it does not count.
+    # Does it give the elements of its input in every iteration, and are the states of its streams good for
+    # those of the input, and the other way round? Then it does not count for the fingerprint.
     gives_its_input: ClassVar[bool] = False
+
+    # Do functions after it draw the numbers that they would draw without it?
+    keeps_draws: ClassVar[bool] = False
 
     # The fields that only say where files are: what counts of them is what `sources` tells.
     file_fields: ClassVar[frozenset[str]] = frozenset()

@@ -43,7 +43,7 @@ class Cache(Node):
     input: Node
     memory: _Memory = field(default_factory=_Memory, init=False, compare=False, repr=False)
 
-    gives_its_input = True
+    keeps_draws = True
 
     def length(self) -> int | None:
         return self.input.length()

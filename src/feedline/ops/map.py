@@ -49,7 +49,7 @@ class Map(Node):
         return collector.block()
 
     def draws(self, context: Context) -> Draws:
-        before = sum(not node.gives_its_input for node in tree(self.input))
+        before = sum(not node.keeps_draws for node in tree(self.input))
         return Draws(before, context.epoch)
 
     def open(self, context: Context, state: State) -> Stream:

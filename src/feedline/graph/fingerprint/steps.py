@@ -232,7 +232,7 @@ class _Step(Texts):
 
 
 def _counted(node: Node) -> Node:
-    """The node, or the first before it that changes the elements."""
+    """The node, or the first before it that counts."""
     while node.gives_its_input:
         (node,) = node.inputs
     return node
