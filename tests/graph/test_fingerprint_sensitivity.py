@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.metadata
+import operator
 import os
+import re
 import sys
 import textwrap
 from os import environ
@@ -12,6 +15,7 @@ from os import environ
 import numpy as np
 import pytest
 
+import feedline as fl
 from feedline import Dataset
 from tests.processes import run_python
 
@@ -422,3 +426,81 @@ def test_a_function_that_is_not_there_yet_counts_once_it_is():
         "map(lambda): global later was not there, is function later",
         "map(lambda): function later is new",
     ]
+
+
+SETTINGS = "import numpy as np\nimport os\nSCALE = {value}\n\ndef scale(x):\n    return x * SCALE\n"
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    """Makes a function by these lines, that give `f`, while SCALE of settings_of_users is `value`."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def made(lines, value):
+        (tmp_path / "settings_of_users.py").write_text(SETTINGS.format(value=value))
+        importlib.invalidate_caches()
+        monkeypatch.delitem(sys.modules, "settings_of_users", raising=False)
+        space = {"np": np, "functools": functools, "scale_of": operator.attrgetter("SCALE")}
+        exec(lines, space)
+        return Dataset.range(3).map(space["f"]).fingerprint()
+
+    yield made
+    sys.modules.pop("settings_of_users", None)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "import settings_of_users as cfg\ndef f(x): return np.multiply(x, scale_of(cfg))",
+        "import settings_of_users as cfg\ndef f(x): return np.multiply(x, getattr(cfg, 'SCALE'))",
+        "import settings_of_users as cfg\ndef f(x): return x.scale(cfg)",
+        "import settings_of_users as cfg\ndef f(x): return cfg.np.multiply(x, vars(cfg)['SCALE'])",
+        "import settings_of_users as cfg\ndef f(x):\n  held = cfg\n  return x * held.SCALE",
+        "import settings_of_users as cfg\ndef f(x, cfg=cfg): return np.multiply(x, scale_of(cfg))",
+        "import settings_of_users as cfg\nf = functools.partial(lambda cfg, x: x * cfg.SCALE, cfg)",
+        "import settings_of_users as cfg\ndef f(x): return x * f.held.SCALE\nf.held = cfg",
+        "def f(x):\n  import settings_of_users as cfg\n  return np.multiply(x, scale_of(cfg))",
+        "def f(x):\n  import settings_of_users\n  return np.multiply(x, scale_of(settings_of_users))",
+        "def f(x):\n  global cfg\n  import settings_of_users as cfg\n  return x * cfg.SCALE",
+        "def make():\n  import settings_of_users as cfg\n  return lambda x: x * scale_of(cfg)\nf = make()",
+    ],
+)
+def test_a_module_that_is_passed_on_is_refused_whatever_names_it_has(settings, lines):
+    with pytest.raises(fl.UsageError, match="is the module settings_of_users as a whole"):
+        settings(lines, 2).check()
+
+
+@pytest.mark.parametrize(
+    ("lines", "name"),
+    [
+        ("import settings_of_users as cfg\ndef f(x): return x * cfg.SCALE", "global cfg.SCALE"),
+        ("import settings_of_users as cfg\ndef f(x, cfg=cfg): return x * cfg.SCALE", "default cfg.SCALE"),
+        (
+            "import settings_of_users as cfg\ndef f(x): return (lambda y: y * cfg.SCALE)(x)",
+            "global cfg.SCALE",
+        ),
+        (
+            "def make():\n  import settings_of_users as cfg\n  return lambda x: x * cfg.SCALE\nf = make()",
+            "closure cfg.SCALE",
+        ),
+        (
+            "def f(x):\n  import settings_of_users as cfg\n  return (lambda y: y * cfg.SCALE)(x)",
+            "import settings_of_users.SCALE",
+        ),
+        (
+            "def f(x):\n  import settings_of_users\n  def g(y):\n    return y * settings_of_users.SCALE\n"
+            "  return g(x)",
+            "import settings_of_users.SCALE",
+        ),
+        (
+            "def f(x):\n  from settings_of_users import os, SCALE as s\n  return x * s",
+            "import settings_of_users.SCALE",
+        ),
+    ],
+)
+def test_of_a_module_in_a_variable_counts_what_is_asked_of_it(settings, lines, name):
+    one, other = settings(lines, 2), settings(lines, 3)
+    one.check()
+    function = re.search("function (f|lambda): code", one.explain())[1]
+    assert other.changes(one.parts) == [f"map({function}): {name} was 2, is 3"]

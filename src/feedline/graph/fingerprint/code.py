@@ -7,6 +7,7 @@ their numbers. So a docstring, which is a constant among others, moves nothing.
 from __future__ import annotations
 
 import dis
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from importlib.util import resolve_name
@@ -28,6 +29,8 @@ _OF_CLASS_BODIES = {"__module__", "__qualname__", "__doc__", "__firstlineno__"}
 
 _JUMPS = {*dis.hasjrel, *dis.hasjabs}
 _GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
+_LOCALS = {"LOAD_FAST", "LOAD_FAST_BORROW", "LOAD_FAST_CHECK"}
+_CELLS = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
 
 
@@ -76,32 +79,74 @@ class Load(NamedTuple):
 
 def loads(code: CodeType) -> list[Load]:
     """Of the code and all that is nested in it, sorted."""
-    found: set[Load] = set()
+    return sorted({load for each in nested(code) for load in _loads(each, _GLOBALS)})
+
+
+def loads_of(code: CodeType, variable: str) -> list[tuple[str, ...]]:
+    """The attributes that are asked at once of a local variable of the code, each time it is looked up."""
+    found: set[tuple[str, ...]] = set()
     for each in nested(code):
-        name, attributes = "", []
-        for one in dis.get_instructions(each):
-            if name and one.opname in _ATTRIBUTES:
-                attributes.append(one.argval)
-            elif one.opname not in _SILENT:
-                found |= {Load(name, tuple(attributes))} if name else set()
-                name, attributes = (one.argval if one.opname in _GLOBALS else ""), []
+        is_cell = variable in (*each.co_cellvars, *each.co_freevars)
+        # What is in a cell is not looked up by instructions for other variables: they hand the cell on.
+        kinds = _CELLS if is_cell else _LOCALS if each is code else set()
+        found |= {attributes for name, attributes in _loads(each, kinds) if name == variable}
     return sorted(found)
 
 
-def imports(code: CodeType, package: str | None) -> list[Load]:
-    """The modules that are imported while it runs, by their full names, and what is taken from them."""
-    found: set[Load] = set()
+def _loads(code: CodeType, kinds: set[str]) -> Iterator[Load]:
+    """What instructions of these kinds look up."""
+    name, attributes = "", []
+    for kind, argument in _singly(code):
+        if name and kind in _ATTRIBUTES:
+            attributes.append(argument)
+            continue
+        if name:
+            yield Load(name, tuple(attributes))
+        name, attributes = (argument if kind in kinds else ""), []
+
+
+def _singly(code: CodeType) -> Iterator[tuple[str, Any]]:
+    """The instructions and their arguments, two where the interpreter has joined them."""
+    for one in dis.get_instructions(code):
+        if isinstance(one.argval, tuple) and "_FAST" in one.opname:
+            yield from zip(re.findall("(?:LOAD|STORE)_FAST", one.opname), one.argval, strict=True)
+        elif one.opname not in _SILENT:
+            yield one.opname, one.argval
+
+
+class Import(NamedTuple):
+    """A module that is imported, or what is taken `of` it; and the attributes that are asked of that at once.
+
+    Without `of` it is the topmost package that the code gets, if the module is in one.
+    """
+
+    module: str
+    of: str | None
+    asked: tuple[tuple[str, ...], ...]
+
+
+def imports(code: CodeType, package: str | None) -> list[Import]:
+    """What is imported while it runs, with the full names of modules."""
+    found: set[Import] = set()
     for each in nested(code):
         before: list[Any] = [None, None]  # how many packages up, and what is taken from it
-        for one in dis.get_instructions(each):
-            if one.opname == "IMPORT_NAME":
+        module, names, of = "", None, None
+        for kind, argument in _singly(each):
+            if kind == "IMPORT_NAME":
                 level, names = before
-                module = "." * level + one.argval
+                module = "." * level + argument
                 module = resolve_name(module, package) if level and package else module
-                found.add(Load(module, tuple(names or ())))
-            if one.opname not in _SILENT:
-                before = [before[1], one.argval]
-    return sorted(found)
+                of = None
+            elif kind == "IMPORT_FROM":
+                # Of `import a.b as c`, this is how the module in the package is found.
+                of = argument if names else ""
+            elif kind.startswith("STORE_") and module and (of is not None or not names):
+                where = {"STORE_FAST": each, "STORE_DEREF": code}.get(kind)
+                asked = loads_of(where, argument) if where else []  # of others, anyone may ask anything
+                found.add(Import(module, of, tuple(asked)))
+                module, of = (module if names else ""), None
+            before = [before[1], argument]
+    return sorted(found, key=str)
 
 
 def nested(code: CodeType) -> Iterator[CodeType]:

@@ -7,14 +7,15 @@ import enum
 import importlib
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from importlib.util import find_spec
-from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
+from operator import itemgetter
+from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any, TypeAlias
 
-from feedline.graph.fingerprint.code import imports, loads, nested
+from feedline.graph.fingerprint.code import imports, loads, loads_of
 from feedline.graph.fingerprint.origin import is_library_module
 
 Named: TypeAlias = tuple[str, Any]
@@ -29,13 +30,6 @@ class Library:
 
     def __init__(self, name: str) -> None:
         self.name = name
-
-
-class Whole:
-    """In place of a module of the user's of which it cannot be told what is used."""
-
-    def __init__(self, module: str) -> None:
-        self.module = module
 
 
 ABSENT = Absent()
@@ -74,60 +68,56 @@ def bound_in(function: FunctionType) -> Iterator[Named]:
     code = function.__code__
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         try:
-            yield f"closure {name}", cell.cell_contents
+            value = cell.cell_contents
         except ValueError:
-            yield f"closure {name}", ABSENT
+            value = ABSENT
+        yield from _variable("closure", name, value, code)
     defaults = function.__defaults__ or ()
     names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
     for name, value in [*zip(names, defaults, strict=True), *sorted((function.__kwdefaults__ or {}).items())]:
-        yield f"default {name}", value
+        yield from _variable("default", name, value, code)
     for name, value in sorted(vars(function).items()):
         if name != "__wrapped__":  # it is called by way of the closure, if it is
             yield f"attribute {name}", value
 
 
+def _variable(what: str, name: str, value: Any, code: CodeType) -> Iterator[Named]:
+    for path, one in _used(name, value, loads_of(code, name) if isinstance(value, ModuleType) else ()):
+        yield f"{what} {path}", one
+
+
 def _globals(function: FunctionType) -> Iterator[Named]:
-    names = {name for each in nested(function.__code__) for name in each.co_names}
     found: dict[str, Any] = {}
     for name, attributes in loads(function.__code__):
         if name in _OF_MODULES:
             continue
         value = function.__globals__.get(name, ABSENT)
         if value is not ABSENT:
-            found |= _through(name, value, attributes, names)
+            found |= dict(_used(name, value, [attributes]))
         elif not hasattr(builtins, name):
             found[name] = ABSENT
     for path, value in sorted(found.items()):
         yield f"global {path}", value
 
 
-def _through(path: str, value: Any, attributes: tuple[str, ...], names: set[str]) -> dict[str, Any]:
-    """What is used of a value, by the path to it: of the user's modules only what is asked of them.
+def _used(path: str, value: Any, asked: Iterable[tuple[str, ...]]) -> list[Named]:
+    """What is used of a value, by the path to it: of the user's modules only what is asked of them at once.
 
-    Where a module is not asked for something at once, it may be for any of the `names`.
+    A module that is not asked for something, but passed on, is used as a whole.
     """
-    while isinstance(value, ModuleType) and not is_library_module(value):
-        if not attributes:
-            return _by_names(path, value, names)
-        path, value = f"{path}.{attributes[0]}", getattr(value, attributes[0], ABSENT)
-        attributes = attributes[1:]
-    return {path: value}
-
-
-def _by_names(path: str, module: ModuleType, names: set[str]) -> dict[str, Any]:
-    known = {name: value for name, value in vars(module).items() if name in names - _OF_MODULES}
     found: dict[str, Any] = {}
-    for name, value in known.items():
-        if not isinstance(value, ModuleType) or is_library_module(value):
-            found[f"{path}.{name}"] = value
-        elif value is not module:
-            found |= _by_names(f"{path}.{name}", value, names - {name})
-    return found or {path: Whole(module.__name__)}
+    for attributes in asked or [()]:
+        name, one = path, value
+        for attribute in attributes:
+            if not isinstance(one, ModuleType) or is_library_module(one):
+                break
+            name, one = f"{name}.{attribute}", getattr(one, attribute, ABSENT)
+        found[name] = one
+    return sorted(found.items(), key=itemgetter(0))
 
 
 def _imports(function: FunctionType) -> Iterator[Named]:
-    names = {name for each in nested(function.__code__) for name in each.co_names}
-    for module, taken in imports(function.__code__, function.__globals__.get("__package__")):
+    for module, of, asked in imports(function.__code__, function.__globals__.get("__package__")):
         top = module.partition(".")[0]
         found = sys.modules.get(top) or _found(top)
         if found is ABSENT:
@@ -135,14 +125,14 @@ def _imports(function: FunctionType) -> Iterator[Named]:
         elif is_library_module(found):
             yield f"import {module}", Library(top)
         else:
-            imported = _imported(module)
-            used: dict[str, Any] = {} if taken else _through(top, sys.modules.get(top, ABSENT), (), names)
-            for name in taken:
-                value = getattr(imported, name, ABSENT)
-                value = _imported(f"{module}.{name}") if value is ABSENT else value
-                used |= _through(f"{module}.{name}", value, (), names)
-            for path, value in sorted(used.items()):
-                yield f"import {path}", value
+            path, value = module, _imported(module)
+            if of is None:
+                path, value = top, sys.modules.get(top, ABSENT)
+            elif of:
+                path, value = f"{module}.{of}", getattr(value, of, ABSENT)
+                value = _imported(path) if value is ABSENT else value
+            for name, one in _used(path, value, asked):
+                yield f"import {name}", one
 
 
 def _imported(module: str) -> Any:

@@ -32,8 +32,8 @@ from feedline.block import Block
 from feedline.column import Bytes, Objects, Ragged
 from feedline.graph.fingerprint.code import code_text
 from feedline.graph.fingerprint.objects import arrays_of, content_of, digest
-from feedline.graph.fingerprint.origin import is_library_class, is_library_name, is_ours
-from feedline.graph.fingerprint.reached import Absent, Library, Whole
+from feedline.graph.fingerprint.origin import is_library_class, is_library_module, is_library_name, is_ours
+from feedline.graph.fingerprint.reached import Absent, Library
 from feedline.graph.node import Node
 from feedline.structure import Structure
 
@@ -202,15 +202,15 @@ class Texts:
     def _of_python(self, value: Any) -> str | None:
         if isinstance(value, CodeType):
             return f"code {digest(code_text(value, self.text).encode('utf-8', 'surrogatepass'))}"
-        if isinstance(value, ModuleType):  # a library's, as of others it is told what is used of them
-            self.uses(value.__name__)
+        if isinstance(value, ModuleType):
+            if is_library_module(value):
+                self.uses(value.__name__)
+            else:  # where it can be told what is used of it, that is told instead
+                self.problem(f"is the module {value.__name__} as a whole")
             return f"module {value.__name__}"
         if isinstance(value, Library):
             self.uses(value.name)
             return f"module {value.name}"
-        if isinstance(value, Whole):
-            self.problem(f"is the module {value.module} as a whole")
-            return f"module {value.module}"
         if isinstance(value, Absent):
             return "not there"
         if isinstance(value, logging.Logger):  # its name is that of a module, and no element depends on it
