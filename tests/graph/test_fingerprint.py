@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import pickle
 import re
@@ -111,12 +112,53 @@ def test_a_version_stands_for_all_functions():
     assert found(scaled, "2").changes(found(locked, "1").parts) == ["version was '1', is '2'"]
 
 
-def test_with_a_version_nothing_is_refused():
+class Held:
+    """No function, but it may be an argument of one."""
+
+    def __init__(self, held):
+        self.held = held
+
+
+def test_with_a_version_nothing_in_functions_is_refused():
+    def generate(function):
+        held = LOCK, np.random.default_rng(1)
+        yield lambda: held
+
+    for function in (locked, functools.partial(locked, LOCK), Held(LOCK).__init__):
+        ds = Dataset.from_generator(generate, args=(function, Held(1)))
+        assert strict_fingerprint(ds._node, "1") == strict_fingerprint(ds._node, "1")
+
+
+@pytest.mark.parametrize("version", [None, "1"])
+@pytest.mark.parametrize("make", [lambda one: one, Held, lambda one: [{"key": one}]])
+def test_an_argument_that_does_not_tell_what_it_is_is_refused_with_a_version_too(version, make):
     def generate(held):
         yield 1
 
-    ds = Dataset.from_generator(generate, args=(LOCK,))
-    assert strict_fingerprint(ds._node, "1") == strict_fingerprint(ds._node, "1")
+    ds = Dataset.from_generator(generate, args=(make(np.random.default_rng(1)),))
+    with pytest.raises(fl.UsageError) as caught:
+        strict_fingerprint(ds._node, version)
+    begin, where, remedy = str(caught.value).split("\n")
+    assert begin == "cache: it cannot be told whether the arguments are the same from run to run:"
+    assert where.startswith("  from_generator")
+    assert where.endswith("is a numpy.random._generator.Generator.")
+    assert remedy == (
+        "  A version= says it of functions only. Give what it is made of, such as a seed or a path, and "
+        "make it inside of the function."
+    )
+    assert "not told: from_generator(" in ds.fingerprint().explain()
+    again = pickle.loads(pickle.dumps(ds.fingerprint()))
+    assert again.arguments == ds.fingerprint().arguments != ()
+
+
+def test_with_a_version_arguments_that_tell_what_they_are_count():
+    def generate(held):
+        yield 1
+
+    found = {
+        strict_fingerprint(Dataset.from_generator(generate, args=(Held(seed),))._node, "1") for seed in (1, 2)
+    }
+    assert len(found) == 2
 
 
 def test_how_it_is_run_does_not_count():

@@ -24,24 +24,31 @@ class Fingerprint(str):
     """A str of 32 hexadecimal digits, with the parts that it follows from.
 
     `parts` has a name and a text for each, all JSON. `steps` is the same for pipelines of the same steps,
-    whatever their arguments, functions and files are.
+    whatever their arguments, functions and files are. What does not tell what it is is in `problems` if it is
+    in a function, else in `arguments`.
     """
 
     parts: dict[str, str]
     steps: str
     problems: tuple[str, ...]
+    arguments: tuple[str, ...]
     missing: tuple[str, ...]
 
     def __new__(
-        cls, parts: Mapping[str, str], steps: str, problems: Sequence[str] = (), missing: Sequence[str] = ()
+        cls,
+        parts: Mapping[str, str],
+        steps: str,
+        problems: Sequence[str] = (),
+        arguments: Sequence[str] = (),
+        missing: Sequence[str] = (),
     ) -> Fingerprint:
         made = super().__new__(cls, digest_of(list(parts.items())))
         made.parts, made.steps = dict(parts), steps
-        made.problems, made.missing = tuple(problems), tuple(missing)
+        made.problems, made.arguments, made.missing = tuple(problems), tuple(arguments), tuple(missing)
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Fingerprint, (self.parts, self.steps, self.problems, self.missing)
+        return Fingerprint, (self.parts, self.steps, self.problems, self.arguments, self.missing)
 
     def check(self) -> None:
         """UsageError if something that counts does not tell what it is, or is not there."""
@@ -50,13 +57,17 @@ class Fingerprint(str):
             raise UsageError(
                 f"cache: {self.missing[0]}{more}\n  Its elements can be kept once its files are there."
             )
+        if self.arguments:
+            raise UsageError(
+                "cache: it cannot be told whether the arguments are the same from run to run:"
+                f"{_shown(self.arguments)}.\n"
+                "  A version= says it of functions only. Give what it is made of, such as a seed or a path, "
+                "and make it inside of the function."
+            )
         if self.problems:
-            shown = [f"\n  {one}" for one in self.problems[:_MOST_SHOWN]]
-            if len(self.problems) > _MOST_SHOWN:
-                shown.append(f"\n  and {len(self.problems) - _MOST_SHOWN:,} more")
             raise UsageError(
                 "cache: it cannot be told whether the functions are the same from run to run:"
-                f"{''.join(shown)}.\n"
+                f"{_shown(self.problems)}.\n"
                 '  Say it yourself, and give another version when they change:  cache(..., version="1")'
             )
 
@@ -91,7 +102,7 @@ class Fingerprint(str):
             levels = _levels(name)
             line = f"{'  ' * (len(levels) - 1)}{levels[-1]}: {text}"
             (of_all if name.startswith(_OF_ALL) and len(levels) == 1 else of_steps).append(line)
-        unknown = [f"not told: {one}" for one in (*self.problems, *self.missing)]
+        unknown = [f"not told: {one}" for one in (*self.problems, *self.arguments, *self.missing)]
         return Shown("\n".join([*of_steps, *of_all, *unknown]))
 
     def changes(self, old: Mapping[str, str]) -> list[str]:
@@ -108,6 +119,13 @@ class Fingerprint(str):
                 continue  # which of its items it is follows
             lines.append(_line(levels, old.get(name), self.parts.get(name)))
         return lines
+
+
+def _shown(problems: Sequence[str]) -> str:
+    shown = [f"\n  {one}" for one in problems[:_MOST_SHOWN]]
+    if len(problems) > _MOST_SHOWN:
+        shown.append(f"\n  and {len(problems) - _MOST_SHOWN:,} more")
+    return "".join(shown)
 
 
 def _levels(name: str) -> list[str]:

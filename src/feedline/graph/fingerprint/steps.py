@@ -7,7 +7,8 @@ but the pipeline itself, so they are the same everywhere, and the digest is one 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from types import FunctionType
@@ -56,6 +57,7 @@ class _Pipeline:
             self.parts["version"] = repr(version)
         self.libraries: set[str] = set()
         self.problems: list[str] = []
+        self.arguments: list[str] = []
         self.missing: list[str] = []
         self.steps: list[Any] = []
         self._labels: dict[Node, str] = {}
@@ -66,7 +68,7 @@ class _Pipeline:
     def result(self) -> Fingerprint:
         for library in sorted(self.libraries):
             self.parts[f"library {library}" if library != "python" else library] = version_of(library)
-        return Fingerprint(self.parts, digest_of(self.steps), self.problems, self.missing)
+        return Fingerprint(self.parts, digest_of(self.steps), self.problems, self.arguments, self.missing)
 
     def add(self, root: Node, prefix: str = "") -> str:
         """Tell of the node, and of all before it first; gives its label."""
@@ -138,6 +140,7 @@ class _Step(Texts):
         self._known: dict[int, tuple[Any, str]] = {}  # functions and classes, by id
         self._names: dict[str, int] = {}
         self._where = ("", "")  # what is being told, and the function or class it is of
+        self._functions = 0  # that are being told, one inside of another
 
     def emit(self, name: str, value: Any, of: str = "", depth: int = 0) -> None:
         """Tell the value as a part; with parts for its items, if it is large."""
@@ -169,18 +172,31 @@ class _Step(Texts):
             self._waiting.popleft()()
 
     def problem(self, what: str) -> None:
-        if self._pipeline.version is None:
-            name, of = self._where
-            where = f"{self._label}: {name}{''.join(self.path)}{of and f' of {of}'}"
-            self._pipeline.problems.append(f"{where} {what}")
+        name, of = self._where
+        where = f"{self._label}: {name}{''.join(self.path)}{of and f' of {of}'}"
+        # A version stands for functions, which are not looked at then. It says nothing of arguments.
+        of_which = self._pipeline.problems if self._functions else self._pipeline.arguments
+        of_which.append(f"{where} {what}")
 
     def uses(self, module: str) -> None:
         if self._pipeline.version is None:
             self._pipeline.libraries.add(library_of(module))
 
     def text(self, value: Any) -> str:
-        is_function = callable(value) and not isinstance(value, type) and not is_ours(type(value).__module__)
-        return "function" if is_function and self._pipeline.version is not None else super().text(value)
+        if not callable(value) or isinstance(value, type) or is_ours(type(value).__module__):
+            return super().text(value)
+        if self._pipeline.version is not None:
+            return "function"
+        with self._in_function():
+            return super().text(value)
+
+    @contextmanager
+    def _in_function(self) -> Iterator[None]:
+        self._functions += 1
+        try:
+            yield
+        finally:
+            self._functions -= 1
 
     def pipeline(self, node: Node) -> str:
         return f"dataset {self._pipeline.add(node, f'{self._label} > ')}"
@@ -208,7 +224,7 @@ class _Step(Texts):
             self._names[name] = self._names.get(name, 0) + 1
             label = name if self._names[name] == 1 else f"{name} #{self._names[name]}"
             self._known[id(value)] = (value, label)
-            self._waiting.append(partial(self._tell, value, label, reached))
+            self._waiting.append(self._in_function()(partial(self._tell, value, label, reached)))
         return self._known[id(value)][1]
 
     def _tell(self, value: Any, label: str, reached: Callable[[Any], Iterable[Named]]) -> None:
