@@ -9,7 +9,9 @@ import pytest
 
 from feedline import Cache, Dataset
 from feedline.cache import plan as documents
+from feedline.cache.in_directory import DirectoryStore
 from feedline.cache.plan import Plan
+from feedline.cache.store import opened
 from tests.cache.places import put_entry, run_indexed, run_streamed, user_of
 
 KEY, OTHER = "0123abcd" * 4, "fedc" * 8
@@ -208,3 +210,23 @@ def test_an_entry_is_in_use_while_a_run_goes_through_it(feedline, location):
     assert ran.returncode == 1
     del dataset, rows
     assert feedline("cache", "rm", location, entry.key).code == 0
+
+
+@pytest.mark.parametrize("args", [["ls"], ["show", KEY], ["rm", KEY], ["evict", "0"]])
+def test_what_a_user_says_of_itself_is_nothing_for_the_terminal_to_obey(feedline, location, args):
+    put_entry(location, KEY, 10)
+    with opened(DirectoryStore(location), KEY):
+        [mark] = (location / KEY / "users").iterdir()
+        mark.write_text("process \x1b]0;mine\x07 on a host")
+        ran = feedline("cache", args[0], location, *args[1:])
+    told = ran.out + ran.err
+    assert "process ?]0;mine? on a host" in told
+    assert told.replace("\n", "").isprintable()
+
+
+def test_an_error_is_nothing_for_the_terminal_to_obey(feedline, tmp_path):
+    (tmp_path / "\x1b[31m").touch()
+    ran = feedline("cache", "ls", tmp_path / "\x1b[31m")
+    assert f"{tmp_path}/?[31m" in ran.err
+    assert "\x1b" not in ran.err
+    assert ran.code == 1

@@ -17,6 +17,7 @@ from feedline.cli.terminal import (
     FINDINGS,
     Json,
     plural,
+    printable,
     progress_bar,
     say,
     show,
@@ -77,10 +78,10 @@ def show_entry(location: Location, key: Key, blobs: Blobs = None, as_json: Json 
     }
     for name, text in facts.items():
         if text:
-            show(f"  {name:<10} {_printable(text)}")
+            show(f"  {name:<10} {printable(text)}")
     if entry.pipeline:
         show("fingerprint of")
-        show(indent(_printable(Fingerprint(entry.pipeline, "").explain()), "  "))
+        show(indent(printable(Fingerprint(entry.pipeline, "").explain()), "  "))
 
 
 @cache.command()
@@ -103,7 +104,7 @@ def verify(
         if as_json:
             show_json(asdict(finding))
         else:
-            show(_printable(str(finding)))
+            show(printable(str(finding)))
     result = plural(len(findings), "finding") if findings else "no findings"
     say(f"{found.location}: {_counted(entries)}, {size(total)}: {result}.")
     if findings:
@@ -125,7 +126,7 @@ def remove(
         try:
             found.remove(entry.key)
         except CacheError as error:
-            say(f"feedline: {error}")
+            say(printable(f"feedline: {error}"))
         else:
             removed.append(entry)
     _show_removed(found.location, removed, as_json)
@@ -154,7 +155,7 @@ def evict(
     if total > limit:
         for entry in left:
             for user in entry.users:
-                say(f"feedline: entry {entry.key}, {size(entry.bytes)}, is in use by {user}.")
+                say(f"feedline: entry {entry.key}, {size(entry.bytes)}, is in use by {printable(user)}.")
         say(f"feedline: {found.location}: {size(total)} stay, more than {max_bytes}.")
         raise typer.Exit(FINDINGS)
 
@@ -185,8 +186,8 @@ def _show_table(entries: list[CacheEntry]) -> None:
             _ago(now - entry.made) if entry.made else "",
             _ago(now - entry.used) if entry.used else "",
             f"{entry.hits:,}",
-            _printable("\n".join(user.partition(" since ")[0] for user in entry.users)),
-            _printable(entry.trouble or entry.steps),
+            printable("\n".join(user.partition(" since ")[0] for user in entry.users)),
+            printable(entry.trouble or entry.steps),
         )
     table_console().print(table)
 
@@ -204,15 +205,6 @@ def _parts(entry: CacheEntry) -> str:
 
 def _counted(entries: list[CacheEntry]) -> str:
     return f"{len(entries):,} {'entry' if len(entries) == 1 else 'entries'}"
-
-
-def _printable(text: str) -> str:
-    """What is in a cache is a stranger's word, and not for the terminal to obey.
-
-    >>> _printable("red: \\x1b[31m")
-    'red: ?[31m'
-    """
-    return "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text)
 
 
 def _digits(keys: list[str]) -> int:

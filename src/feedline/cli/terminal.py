@@ -47,16 +47,26 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
         except FeedlineError as error:
-            say(f"feedline: {error}")
+            say(printable(f"feedline: {error}"))
             raise typer.Exit(MISUSE if isinstance(error, UsageError) else FINDINGS) from None
         except OSError as error:
-            say(f"feedline: {error.filename}: {error.strerror}." if error.filename else f"feedline: {error}.")
+            told = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+            say(printable(f"feedline: {told}."))
             raise typer.Exit(MISUSE if isinstance(error, FileNotFoundError) else FINDINGS) from None
 
 
 def say(line: str) -> None:
     """A line for the person at the terminal: a summary or an error."""
     print(line, file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """What is in a file or in a cache is a stranger's word, and not for the terminal to obey.
+
+    >>> printable("red: \\x1b[31m")
+    'red: ?[31m'
+    """
+    return "".join(sign if sign.isprintable() or sign == "\n" else "?" for sign in text)
 
 
 def show(line: str) -> None:
