@@ -114,6 +114,19 @@ def test_show_tells_the_parts_of_the_fingerprint(feedline, location):
     assert line["steps"] == "range -> batch"
 
 
+def test_show_of_an_entry_that_cannot_be_read_tells_no_dates(feedline, location):
+    put_entry(location, KEY, 10)
+    (location / KEY / "items" / "part-00000000").unlink()
+    (location / KEY / "items").rmdir()
+    (location / KEY / "items").touch()
+    ran = feedline("cache", "show", location, KEY)
+    assert "trouble    " in ran.out
+    assert "1970" not in ran.out
+    assert "  made " not in ran.out
+    assert "last used" not in ran.out
+    assert ran.code == 0
+
+
 def test_verify_of_sound_entries_prints_only_a_summary(feedline, location, two):
     ran = feedline("cache", "verify", location)
     assert ran.out == ""
