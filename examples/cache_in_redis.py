@@ -1,17 +1,17 @@
 """A cache in a Redis server, for runs on different hosts (recipe 000.3).
 
 python cache_in_redis.py redis://localhost:6379/0
+python cache_in_redis.py redis://localhost:6379/0 /a/directory/that/all/hosts/see
 """
 
 import sys
-import tempfile
 
 import numpy as np
 
 import feedline as fl
 
 url = sys.argv[1] if len(sys.argv) > 1 else "redis://localhost:6379/0"
-blobs = sys.argv[2] if len(sys.argv) > 2 else tempfile.mkdtemp()  # for parts that are large: all hosts see it
+blobs = sys.argv[2] if len(sys.argv) > 2 else None  # for large parts; without, all is in Redis
 
 
 def prepare(number):

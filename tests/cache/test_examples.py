@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cache.redis_server import running
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -41,9 +43,10 @@ def test_runs_may_have_a_cache_each():
     ]
 
 
-def test_runs_of_several_hosts_have_a_cache_in_redis(tmp_path):
+@pytest.mark.parametrize("places", [[], ["blobs"]])
+def test_runs_of_several_hosts_have_a_cache_in_redis(tmp_path, places):
     with running(tmp_path) as server:
-        arguments = [server.url, str(tmp_path / "blobs")]
+        arguments = [server.url, *(str(tmp_path / place) for place in places)]
         first, again = (computed(printed("cache_in_redis", *arguments)) for _ in range(2))
     assert first[0] == again[0]
     assert (first[1], again[1]) == ([2000], [0])

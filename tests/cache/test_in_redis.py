@@ -120,6 +120,12 @@ def test_scripts_that_run_a_second_time_because_their_answer_was_lost_do_no_harm
 # Large items
 
 
+def blobs_of(blobs):
+    """The names of those of the one entry, without the token that tells the place."""
+    [key] = blobs.keys()
+    return [name for name in blobs.names(key) if name != "place"]
+
+
 def test_small_items_are_in_redis_and_large_ones_beside_it(url, tmp_path):
     blobs = DirectoryStore(tmp_path)
     store = RedisStore(url, blobs)
@@ -132,7 +138,8 @@ def test_small_items_are_in_redis_and_large_ones_beside_it(url, tmp_path):
     assert store.names(KEY) == ["part-0", "plan"]
     assert store.info(KEY).bytes == len(MEGABYTE) + 6
     [blob_key] = blobs.keys()
-    assert blobs.info(blob_key).bytes == len(MEGABYTE) + 1
+    [blob] = blobs_of(blobs)
+    assert blobs.peek(blob_key, blob) == MEGABYTE + b"!"
     assert store.remove(KEY)
     assert blobs.keys() == []
 
@@ -155,7 +162,7 @@ def test_the_blob_of_one_that_came_second_does_not_stay(url, tmp_path, monkeypat
         if late:
             monkeypatch.setattr(two, "has", lambda name: False)  # as it was when it began to write
         assert two.put("part-0", [MEGABYTE[::-1]]) is False
-        assert len(blobs.names(blobs.keys()[0])) == 1
+        assert len(blobs_of(blobs)) == 1
         assert content(two.read("part-0")) == MEGABYTE
 
 
@@ -193,6 +200,43 @@ def test_one_who_does_not_know_where_large_items_are_is_told(url, tmp_path):
     with opened(RedisStore(url), KEY) as entry, pytest.raises(CacheError) as raised:
         entry.read("part-0")
     assert said_in_full(raised.value, url, "part-0", "blobs=")
+
+
+def test_one_with_another_place_for_large_items_is_told_and_does_no_harm(url, tmp_path):
+    with opened(RedisStore(url, DirectoryStore(tmp_path / "one")), KEY) as entry:
+        entry.put("part-0", [MEGABYTE])
+    other = RedisStore(url, DirectoryStore(tmp_path / "two"))
+    for use in (lambda: other.open(KEY), lambda: other.peek(KEY, "part-0")):
+        with pytest.raises(CacheError) as raised:
+            use()
+        assert not isinstance(raised.value, Unavailable | NoRoom)
+        assert said_in_full(raised.value, url, KEY, f"{tmp_path}/two", "blobs=", f"cache rm {url} {KEY}")
+    assert not (tmp_path / "two").exists()
+    assert other.info(KEY).users == []
+    with opened(RedisStore(url, DirectoryStore(tmp_path / "one")), KEY) as entry:
+        assert content(entry.read("part-0")) == MEGABYTE
+
+
+def test_of_two_that_begin_an_entry_with_two_places_the_first_that_puts_wins(url, tmp_path):
+    stores = [RedisStore(url, DirectoryStore(tmp_path / name)) for name in ("one", "two")]
+    with opened(stores[0], KEY) as one, opened(stores[1], KEY) as two:
+        assert one.put("part-0", [MEGABYTE])
+        for use in (lambda: two.read("part-0"), lambda: two.put("part-1", [MEGABYTE])):
+            with pytest.raises(CacheError, match=r"are not in .*two"):
+                use()
+        assert content(one.read("part-0")) == MEGABYTE
+        assert one.has("part-0")
+        assert two.put("plan", [b"small"]), "what is in Redis lies in no place"
+
+
+def test_a_place_that_went_away_meanwhile_is_not_taken_for_one_that_lost_its_items(url, tmp_path):
+    with opened(RedisStore(url, DirectoryStore(tmp_path / "blobs")), KEY) as entry:
+        entry.put("part-0", [MEGABYTE])
+        (tmp_path / "blobs").rename(tmp_path / "away")
+        with pytest.raises(CacheError, match="not mounted"):
+            entry.read("part-0")
+        (tmp_path / "away").rename(tmp_path / "blobs")
+        assert content(entry.read("part-0")) == MEGABYTE
 
 
 def test_an_item_that_redis_never_takes_is_refused_before_it_is_sent(url):

@@ -147,7 +147,7 @@ def test_a_location_in_redis_is_looked_after_as_a_directory_is(tmp_path, monkeyp
         assert (entry.elements, entry.parts, entry.complete, entry.steps) == (1000, 4, True, "range")
         assert cache.verify() == []
         assert {found.what for found in fl.Cache(server.url).verify()} == {
-            "it lies elsewhere, and cannot be had without blobs="
+            "it lies elsewhere: blobs= was not given, or does not have it"
         }
         with pytest.raises(fl.CacheError, match=f"in use by process {os.getpid()} "):
             cache.remove(entry.key)

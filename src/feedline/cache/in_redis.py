@@ -1,13 +1,16 @@
 """Entries in a Redis server, version 5 or newer, for runs on different hosts.
 
     feedline:{<key>}:entry         a hash: the items by name, <name>:blob for one that lies elsewhere,
-                                   and facts (:id :made :used :hits :fence)
+                                   and facts (:id :made :used :hits :fence :place)
     feedline:{<key>}:users         who has it open, each with the time when it is taken for dead
     feedline:{<key>}:claim:<name>  its holder; ends by itself after `SILENCE`
 
 An entry is one hash, so that whatever takes it away, `remove` or Redis itself when its memory is full, takes
 all of it: parts made by one plan are never beside those of another. For the same reason an entry that was
 taken away while it was open is not filled further: `:id` tells it from the next one under its key.
+
+What lies elsewhere is in `blobs`, in an entry that has the id for its key. Beside it lies a token, which is
+`:place` here too: where it is not found, that is not the place, and says nothing about what was put there.
 
 Each change is one script, so nothing comes between looking and doing. All times are the server's.
 """
@@ -34,7 +37,6 @@ from feedline.cache.store import (
     checked_key,
     checked_name,
     is_key,
-    opened,
 )
 from feedline.errors import CacheError
 from feedline.records.lock_file import who_i_am
@@ -44,6 +46,8 @@ from feedline.records.lock_file import who_i_am
 SMALL = 512 * 1024
 # Redis takes no longer value ("proto-max-bulk-len").
 LIMIT = 512 * 1024 * 1024
+
+_PLACE = "place"  # the item of `blobs` with the token
 
 _STAY = """
 local function stay(users, me, milliseconds)
@@ -56,13 +60,13 @@ local function stay(users, me, milliseconds)
 end
 """
 
-# KEYS: entry, users. ARGV: a new id, me, milliseconds. Gives the id.
+# KEYS: entry, users. ARGV: a new id, me, milliseconds. Gives the id and the place.
 _OPEN = f"""{_STAY}
 local new = redis.call('HSETNX', KEYS[1], ':id', ARGV[1])
 local now = stay(KEYS[2], ARGV[2], ARGV[3])
 redis.call('HSET', KEYS[1], ':used', now)
 if new == 1 then redis.call('HSET', KEYS[1], ':made', now) end
-return redis.call('HGET', KEYS[1], ':id')
+return redis.call('HMGET', KEYS[1], ':id', ':place')
 """
 
 # KEYS: users. ARGV: me, milliseconds.
@@ -112,6 +116,13 @@ if ARGV[3] ~= ARGV[4] and redis.call('HEXISTS', KEYS[1], ARGV[3]) == 1 then retu
 return redis.call('HSETNX', KEYS[1], ARGV[4], ARGV[5])
 """
 
+# KEYS: entry. ARGV: id, the token of a place. Gives that of the place which holds.
+_SETTLE = """
+if redis.call('HGET', KEYS[1], ':id') ~= ARGV[1] then return -1 end
+redis.call('HSETNX', KEYS[1], ':place', ARGV[2])
+return redis.call('HGET', KEYS[1], ':place')
+"""
+
 # KEYS: entry. ARGV: id, field, SHA-1 of what is in it.
 _DROP = """
 if redis.call('HGET', KEYS[1], ':id') ~= ARGV[1] then return end
@@ -143,9 +154,8 @@ if redis.call('HGET', KEYS[1], ':id') == ARGV[1] then redis.call('HINCRBY', KEYS
 
 class RedisStore(Store):
     def __init__(self, url: str, blobs: Store | None = None) -> None:
-        """`blobs` is one place for all runs: an item whose blob is not found there is taken for lost. It has
-        an entry for each one here, by its id. What a killed process left there is nobody's, and goes when
-        that place is kept within bounds."""
+        """`blobs` is one place for all runs, and it is an error to use an entry with another one. An item
+        whose blob is not found there is taken for lost. What a killed process left there is nobody's."""
         self._client = RedisClient(url)
         self._blobs = blobs
         self.location = self._client.location
@@ -159,11 +169,14 @@ class RedisStore(Store):
         return sorted(key for key in keys if is_key(key))
 
     def peek(self, key: str, name: str) -> bytes | None:
-        id, data, marker = _read(self._client, checked_key(key), checked_name(name))
-        if marker is not None and self._blobs is not None:
-            with opened(self._blobs, id.decode()) as blobs:
-                data = blobs.read(marker.decode().split()[1])
-        return None if data is None else bytes(data)
+        id, data, marker, place = _read(self._client, checked_key(key), checked_name(name))
+        if marker is None or self._blobs is None:
+            return None if data is None else bytes(data)
+        _, blob = marker.decode().split()
+        found = self._blobs.peek(id.decode(), blob)
+        if found is None and self._blobs.peek(id.decode(), _PLACE) != place:
+            raise _another_place(self.location, key, self._blobs.location)
+        return found
 
     def names(self, key: str) -> list[str]:
         fields = [field.decode() for field in self._client.call("hkeys", _key_of(checked_key(key), "entry"))]
@@ -196,15 +209,20 @@ class RedisEntry(Entry):
         self._is_open = True
         self._denied: NoRoom | None = None
         self._blobs: Entry | None = None
+        self._blobs_at = "" if blobs is None else blobs.location
         try:
             arguments = (secrets.token_hex(16), self._me, _silence())
-            self._id = client.run(_OPEN, [self._name("entry"), self._name("users")], *arguments)
+            keys = [self._name("entry"), self._name("users")]
+            self._id, self._place = client.run(_OPEN, keys, *arguments)
             beat(self)
         except NoRoom as error:
             self._denied = error  # what is there may still be read
-            self._id = client.call("hget", self._name("entry"), ":id")
+            self._id, self._place = client.call("hmget", self._name("entry"), ":id", ":place")
         if blobs is not None and self._id is not None:
             try:
+                # Before it is opened there, which would make one in a place that is not meant.
+                if self._place is not None and blobs.peek(self._id.decode(), _PLACE) != self._place:
+                    raise self._another_place()
                 self._blobs = blobs.open(self._id.decode())
             except BaseException:
                 self.close()
@@ -214,7 +232,7 @@ class RedisEntry(Entry):
         return _key_of(self._key, *parts)
 
     def read(self, name: str) -> Any | None:
-        id, data, marker = _read(self._client, self._key, checked_name(name))
+        id, data, marker, place = _read(self._client, self._key, checked_name(name))
         if id is None or id != self._id:
             return None
         if marker is None:
@@ -226,10 +244,20 @@ class RedisEntry(Entry):
             )
         size, blob = marker.decode().split()
         data = self._blobs.read(blob)
+        if data is None:
+            self._check_place(self._blobs, place)
         if data is None or len(data) != int(size):
             self._drop_field(name + ":blob", marker)
             return None
         return data
+
+    def _check_place(self, blobs: Entry, place: bytes | None) -> None:
+        found = blobs.read(_PLACE)
+        if found is None or bytes(found) != place:
+            raise self._another_place()
+
+    def _another_place(self) -> CacheError:
+        return _another_place(self._client.location, self._key, self._blobs_at)
 
     def has(self, name: str) -> bool:
         entry = self._name("entry")
@@ -259,6 +287,7 @@ class RedisEntry(Entry):
     def _put_blob(self, blobs: Entry, name: str, data: Sequence[Any], size: int, claim: Claim | None) -> bool:
         if self.has(name):
             return False
+        self._settle(blobs)
         # A name of its own, because one who was killed may have left a blob without a marker.
         blob = f"{name[:40]}-{secrets.token_hex(8)}"
         blobs.put(blob, data)
@@ -270,6 +299,20 @@ class RedisEntry(Entry):
         if not published:
             _forget(blobs, blob)
         return published
+
+    def _settle(self, blobs: Entry) -> None:
+        """Make this the place of the entry's blobs, unless it has one."""
+        if self._place is None:
+            blobs.put(_PLACE, [secrets.token_hex(16).encode()])
+            token = blobs.read(_PLACE)
+            if token is None:
+                raise self._another_place()
+            place = self._client.run(_SETTLE, [self._name("entry")], self._id, bytes(token))
+            if place == -1:
+                raise self._gone()
+            if place != bytes(token):
+                raise self._another_place()
+            self._place = place
 
     def _publish(self, name: str, field: str, data: bytes, claim: Claim | None) -> bool:
         value = claim.value if isinstance(claim, RedisClaim) else b""
@@ -368,10 +411,20 @@ def _key_of(key: str, *parts: str) -> str:
     return ":".join((f"feedline:{{{key}}}", *parts))
 
 
-def _read(client: RedisClient, key: str, name: str) -> tuple[Any, Any, Any]:
-    """The id of the entry; the item; the marker of one that lies elsewhere."""
-    id, data, marker = client.call("hmget", _key_of(key, "entry"), ":id", name, name + ":blob")
-    return id, data, marker
+def _read(client: RedisClient, key: str, name: str) -> tuple[Any, Any, Any, Any]:
+    """The id of the entry; the item; the marker of one that lies elsewhere; and the place where."""
+    fields = (":id", name, name + ":blob", ":place")
+    id, data, marker, place = client.call("hmget", _key_of(key, "entry"), *fields)
+    return id, data, marker, place
+
+
+def _another_place(location: str, key: str, blobs: str) -> CacheError:
+    return CacheError(
+        f"{location}: the large items of the entry {key} are not in {blobs}: they were put elsewhere, or it "
+        "is not mounted here, or was emptied.\n"
+        "  Give the same place in all runs:  cache(..., blobs=...)\n"
+        f"  Should they be lost, remove the entry:  feedline cache rm {location} {key}"
+    )
 
 
 def _forget(blobs: Entry, blob: str) -> None:

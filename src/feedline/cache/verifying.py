@@ -105,7 +105,7 @@ def _look_through_parts(
                 if misfit := places.misfit(parts.decode(data, plan_id, number)):
                     yield name, misfit
             elif name in store.names(key):
-                yield name, "it lies elsewhere, and cannot be had without blobs="
+                yield name, "it lies elsewhere: blobs= was not given, or does not have it"
         except CorruptRecord as error:
             yield name, error.what
         except Unavailable:
