@@ -239,6 +239,81 @@ def test_a_place_that_went_away_meanwhile_is_not_taken_for_one_that_lost_its_ite
         assert content(entry.read("part-0")) == MEGABYTE
 
 
+def test_looking_at_large_items_leaves_no_trace_where_they_are(url, tmp_path):
+    store = RedisStore(url, DirectoryStore(tmp_path))
+    with opened(store, KEY) as entry:
+        entry.put("part-0", [MEGABYTE])
+        entry.put("part-1", [MEGABYTE])
+    [lost] = tmp_path.glob("*/items/part-1-*")
+    lost.unlink()
+
+    def traces():
+        return {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+
+    before = traces()
+    assert store.peek(KEY, "part-0") == MEGABYTE
+    assert store.peek(KEY, "part-1") is None
+    assert traces() == before
+
+
+# What is damaged
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [b"", b"1", b"1 2 3", b"x part-0-1", b"5 ../../plan", b"5 \xff", b"-1 part-0", b"9" * 400 + b" part-0"],
+)
+@pytest.mark.parametrize("with_blobs", [True, False])
+def test_an_item_whose_marker_is_damaged_is_lost_and_put_again(url, tmp_path, marker, with_blobs):
+    store = RedisStore(url, DirectoryStore(tmp_path) if with_blobs else None)
+    with opened(store, KEY) as entry:
+        store._client.call("hset", entry._name("entry"), "part-0:blob", marker)
+        assert store.peek(KEY, "part-0") is None
+        assert store.info(KEY).items == 1
+        assert 0 <= store.info(KEY).bytes < 10
+        entry.drop("part-0", b"rows")
+        assert entry.read("part-0") is None
+        assert not entry.has("part-0")
+        assert entry.put("part-0", [MEGABYTE])
+        assert content(entry.read("part-0")) == MEGABYTE
+
+
+@pytest.mark.parametrize("id", ["", "../../elsewhere", b"\xff" * 32, "A" * 32])
+def test_an_entry_whose_id_is_damaged_says_so_and_can_be_removed(url, tmp_path, id):
+    store = RedisStore(url, DirectoryStore(tmp_path / "blobs"))
+    with opened(store, KEY) as entry:
+        entry.put("part-0", [MEGABYTE])
+    store._client.call("hset", entry._name("entry"), ":id", id)
+    for use in (lambda: store.open(KEY), lambda: store.peek(KEY, "part-0")):
+        with pytest.raises(CacheError) as raised:
+            use()
+        assert said_in_full(raised.value, url, KEY, "its id is damaged", "feedline cache rm")
+    assert store.info(KEY).users == []
+    assert store.remove(KEY)
+    assert store.keys() == []
+
+
+@pytest.mark.parametrize("damage", [b"soon", b"nan", b"1e300", b"\xff", b"9" * 30, None])
+def test_facts_that_are_damaged_or_gone_are_nothing(url, damage):
+    store = RedisStore(url)
+    with opened(store, KEY) as entry:
+        entry.put("plan", [b"a"])
+        for fact in (":made", ":used", ":hits"):
+            if damage is None:
+                store._client.call("hdel", entry._name("entry"), fact)
+            else:
+                store._client.call("hset", entry._name("entry"), fact, damage)
+        assert store.info(KEY)[3:6] == (0.0, 0.0, 0)
+        entry.count_hit()
+
+
+def test_a_name_that_is_no_text_is_told_as_one(url):
+    store = RedisStore(url)
+    with opened(store, KEY) as entry:
+        store._client.call("hset", entry._name("entry"), b"\xff", b"a")
+        assert store.names(KEY) == ["\ufffd"]
+
+
 def test_an_item_that_redis_never_takes_is_refused_before_it_is_sent(url):
     with opened(RedisStore(url), KEY) as entry, pytest.raises(NoRoom) as raised:
         entry.put("part-0", [MEGABYTE] * 513)

@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from feedline.cache import store
 from feedline.cache.heartbeat import beat, rest
@@ -48,6 +49,7 @@ SMALL = 512 * 1024
 LIMIT = 512 * 1024 * 1024
 
 _PLACE = "place"  # the item of `blobs` with the token
+_ID = re.compile(rb"[0-9a-f]{32}")
 
 _STAY = """
 local function stay(users, me, milliseconds)
@@ -95,7 +97,8 @@ for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
   if string.sub(field, 1, 1) ~= ':' then
     items = items + 1
     if string.sub(field, -5) == ':blob' then
-      bytes = bytes + tonumber(string.match(redis.call('HGET', KEYS[1], field), '^%d+'))
+      local size = string.match(redis.call('HGET', KEYS[1], field), '^%d+')
+      if size and #size < 16 then bytes = bytes + tonumber(size) end
     else
       bytes = bytes + redis.call('HSTRLEN', KEYS[1], field)
     end
@@ -148,7 +151,7 @@ _RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS
 
 # KEYS: entry. ARGV: id.
 _COUNT_HIT = """
-if redis.call('HGET', KEYS[1], ':id') == ARGV[1] then redis.call('HINCRBY', KEYS[1], ':hits', 1) end
+if redis.call('HGET', KEYS[1], ':id') == ARGV[1] then redis.pcall('HINCRBY', KEYS[1], ':hits', 1) end
 """
 
 
@@ -172,15 +175,19 @@ class RedisStore(Store):
         id, data, marker, place = _read(self._client, checked_key(key), checked_name(name))
         if marker is None or self._blobs is None:
             return None if data is None else bytes(data)
-        _, blob = marker.decode().split()
-        found = self._blobs.peek(id.decode(), blob)
-        if found is None and self._blobs.peek(id.decode(), _PLACE) != place:
+        blob = _Blob.told_by(marker)
+        if blob is None:
+            return None
+        elsewhere = _key_in_blobs(self.location, key, id)
+        found = self._blobs.peek(elsewhere, blob.name)
+        if found is None and self._blobs.peek(elsewhere, _PLACE) != place:
             raise _another_place(self.location, key, self._blobs.location)
         return found
 
     def names(self, key: str) -> list[str]:
-        fields = [field.decode() for field in self._client.call("hkeys", _key_of(checked_key(key), "entry"))]
-        return sorted(field.removesuffix(":blob") for field in fields if not field.startswith(":"))
+        fields = self._client.call("hkeys", _key_of(checked_key(key), "entry"))
+        names = (field.decode(errors="replace") for field in fields)
+        return sorted(name.removesuffix(":blob") for name in names if not name.startswith(":"))
 
     def info(self, key: str) -> Info | None:
         found = self._client.run(_INFO, [_key_of(checked_key(key), "entry"), _key_of(key, "users")])
@@ -188,11 +195,11 @@ class RedisStore(Store):
             return None
         bytes_, items, made, used, hits, users = found
         lines = [user.decode(errors="replace").partition(" ")[2] for user in users]
-        return Info(key, bytes_, items, float(made), float(used), int(hits), lines)
+        return Info(key, bytes_, items, _number(made), _number(used), int(_number(hits)), lines)
 
     def remove(self, key: str) -> bool:
         id = self._client.run(_REMOVE, [_key_of(checked_key(key), "entry"), _key_of(key, "users")])
-        if id and self._blobs is not None:
+        if id and self._blobs is not None and _ID.fullmatch(id):
             self._blobs.remove(id.decode())
         return id is not None
 
@@ -220,10 +227,11 @@ class RedisEntry(Entry):
             self._id, self._place = client.call("hmget", self._name("entry"), ":id", ":place")
         if blobs is not None and self._id is not None:
             try:
+                elsewhere = _key_in_blobs(client.location, key, self._id)
                 # Before it is opened there, which would make one in a place that is not meant.
-                if self._place is not None and blobs.peek(self._id.decode(), _PLACE) != self._place:
+                if self._place is not None and blobs.peek(elsewhere, _PLACE) != self._place:
                     raise self._another_place()
-                self._blobs = blobs.open(self._id.decode())
+                self._blobs = blobs.open(elsewhere)
             except BaseException:
                 self.close()
                 raise
@@ -237,16 +245,19 @@ class RedisEntry(Entry):
             return None
         if marker is None:
             return data
+        blob = _Blob.told_by(marker)
+        if blob is None:
+            self._drop_field(name + ":blob", marker)
+            return None
         if self._blobs is None:
             raise CacheError(
                 f"{self._client.location}: {name} of the entry {self._key} is large, and lies where the run "
                 "that made it said.\n  Say so here too:  cache(..., blobs=...)"
             )
-        size, blob = marker.decode().split()
-        data = self._blobs.read(blob)
+        data = self._blobs.read(blob.name)
         if data is None:
             self._check_place(self._blobs, place)
-        if data is None or len(data) != int(size):
+        if data is None or len(data) != blob.size:
             self._drop_field(name + ":blob", marker)
             return None
         return data
@@ -289,15 +300,15 @@ class RedisEntry(Entry):
             return False
         self._settle(blobs)
         # A name of its own, because one who was killed may have left a blob without a marker.
-        blob = f"{name[:40]}-{secrets.token_hex(8)}"
-        blobs.put(blob, data)
+        blob = _Blob(size, f"{name[:40]}-{secrets.token_hex(8)}")
+        blobs.put(blob.name, data)
         try:
-            published = self._publish(name, name + ":blob", f"{size} {blob}".encode(), claim)
+            published = self._publish(name, name + ":blob", blob.marker, claim)
         except NoRoom:
-            _forget(blobs, blob)
+            _forget(blobs, blob.name)
             raise
         if not published:
-            _forget(blobs, blob)
+            _forget(blobs, blob.name)
         return published
 
     def _settle(self, blobs: Entry) -> None:
@@ -337,12 +348,13 @@ class RedisEntry(Entry):
         marker = self._client.call("hget", self._name("entry"), checked_name(name) + ":blob")
         if marker is None:
             self._drop_field(name, data)
-        elif self._blobs is not None:
-            blob = marker.decode().split()[1]
-            current = self._blobs.read(blob)
+            return
+        blob = _Blob.told_by(marker)
+        if self._blobs is not None and blob is not None:
+            current = self._blobs.read(blob.name)
             if current is not None and memoryview(current) == memoryview(data):
                 self._drop_field(name + ":blob", marker)
-                self._blobs.drop(blob, current)
+                self._blobs.drop(blob.name, current)
 
     def _drop_field(self, field: str, data: Any) -> None:
         digest = hashlib.sha1(data, usedforsecurity=False).hexdigest()
@@ -406,6 +418,23 @@ class RedisClaim(Claim):
                 self._client.run(_RELEASE, [self._key], self.value)
 
 
+class _Blob(NamedTuple):
+    """An item that lies elsewhere, as its marker tells."""
+
+    size: int
+    name: str
+
+    @property
+    def marker(self) -> bytes:
+        return f"{self.size} {self.name}".encode()
+
+    @classmethod
+    def told_by(cls, marker: bytes) -> _Blob | None:
+        """None where it is damaged: then the item is lost."""
+        found = re.fullmatch(rb"(\d{1,15}) ([a-z0-9-]{1,64})", marker)
+        return None if found is None else cls(int(found[1]), found[2].decode())
+
+
 def _key_of(key: str, *parts: str) -> str:
     """The braces keep an entry together in a cluster."""
     return ":".join((f"feedline:{{{key}}}", *parts))
@@ -416,6 +445,20 @@ def _read(client: RedisClient, key: str, name: str) -> tuple[Any, Any, Any, Any]
     fields = (":id", name, name + ":blob", ":place")
     id, data, marker, place = client.call("hmget", _key_of(key, "entry"), *fields)
     return id, data, marker, place
+
+
+def _key_in_blobs(location: str, key: str, id: bytes) -> str:
+    if not _ID.fullmatch(id):
+        raise CacheError(
+            f"{location}: the entry {key} is not what feedline writes there: its id is damaged.\n"
+            f"  Remove it:  feedline cache rm {location} {key}"
+        )
+    return id.decode()
+
+
+def _number(fact: bytes | None) -> float:
+    """0 where it is damaged."""
+    return float(fact) if fact is not None and re.fullmatch(rb"\d{1,10}(\.\d{1,6})?", fact) else 0.0
 
 
 def _another_place(location: str, key: str, blobs: str) -> CacheError:
