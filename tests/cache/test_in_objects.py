@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
@@ -7,6 +8,7 @@ import sys
 import threading
 import time
 import warnings
+import weakref
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,8 +16,9 @@ from typing import ClassVar
 
 import pytest
 
+from feedline import Cache, Dataset
 from feedline.cache.in_directory import DirectoryStore
-from feedline.cache.in_objects import ObjectStore
+from feedline.cache.in_objects import ObjectEntry, ObjectStore
 from feedline.cache.store import NoRoom, Unavailable, opened
 from feedline.errors import CacheError, MissingDependency, UsageError
 from tests.cache.conformance import KEY, OTHER_KEY, StoreSuite, content
@@ -418,6 +421,29 @@ def square(x):
 
 print([int(x) for x in Dataset.range(200).map(square).cache(sys.argv[1])])
 """
+
+
+@pytest.mark.parametrize("may", ["writer", "reader"])
+def test_an_entry_is_not_in_use_any_more_once_its_dataset_is_gone(s3, url, tmp_path, monkeypatch, may):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    shown = Cache(url)
+    made = list(Dataset.range(100).cache(url))
+    for name, value in s3.environment(may).items():
+        monkeypatch.setenv(name, value)
+    gc.collect()
+    gc.disable()
+    try:
+        dataset = Dataset.range(100).cache(url)
+        assert list(dataset) == made
+        entries = [one for one in gc.get_objects() if isinstance(one, ObjectEntry)]
+        assert len(entries) == 1
+        assert len(shown.entries()[0].users) == (may == "writer")
+        gone = weakref.ref(entries.pop())
+        del dataset
+        assert gone() is None
+        assert shown.entries()[0].users == ()
+    finally:
+        gc.enable()
 
 
 def test_runs_share_what_one_of_them_computed(url, tmp_path):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import signal
 import time
+import weakref
 from contextlib import suppress
 
 import pytest
@@ -254,6 +256,30 @@ def test_looking_at_large_items_leaves_no_trace_where_they_are(url, tmp_path):
     assert store.peek(KEY, "part-0") == MEGABYTE
     assert store.peek(KEY, "part-1") is None
     assert traces() == before
+
+
+# Who has it open
+
+
+@pytest.mark.parametrize("may", ["all", "read"])
+def test_an_entry_that_is_only_dropped_does_not_wait_for_garbage_collection(url, shared_server, may):
+    store = RedisStore(url)
+    with opened(store, KEY) as entry:
+        entry.put("plan", [b"a"])
+    if may == "read":
+        rights = ("on", ">secret", "~*", "+@read", "+select")
+        store._client.call("execute_command", "ACL", "SETUSER", "reader", *rights)
+        store = RedisStore(f"redis://reader:secret@{shared_server.address}/0")
+    gc.collect()
+    gc.disable()
+    try:
+        entry = store.open(KEY)
+        gone = weakref.ref(entry)
+        assert content(entry.read("plan")) == b"a"
+        del entry
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 # What is damaged

@@ -285,14 +285,19 @@ def _interruptible(call: Callable[[], T]) -> T:
         return call()
     result: Future[T] = Future()
 
-    def run() -> None:
+    def run(result: Future[T]) -> None:
         try:
             result.set_result(call())
         except BaseException as error:
             result.set_exception(error)
+        finally:
+            del result  # an error has this frame, and with it would have itself
 
     try:
-        threading.Thread(target=run, name="feedline-request", daemon=True).start()
+        threading.Thread(target=run, args=(result,), name="feedline-request", daemon=True).start()
     except RuntimeError:  # the interpreter is ending
         return call()
-    return result.result()
+    try:
+        return result.result()
+    finally:
+        del result  # likewise, and all that the callers have would stay until the next garbage collection

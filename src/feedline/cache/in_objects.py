@@ -59,7 +59,7 @@ class ObjectStore(Store):
             life, mark = self._begin(key)
         except Denied as denied:
             # It may still be read, if there is anything; where that is denied too, it is said here.
-            return self._entry(key, self._life(key), None, denied)
+            return self._entry(key, self._life(key), None, str(denied))
         try:
             entry = self._entry(key, life, mark, None)
         except BaseException:
@@ -81,7 +81,7 @@ class ObjectStore(Store):
             )
         return life
 
-    def _entry(self, key: str, life: str | None, mark: Mark | None, denied: Denied | None) -> Entry:
+    def _entry(self, key: str, life: str | None, mark: Mark | None, denied: str | None) -> Entry:
         try:
             local = self._local.open(_local_key(self.location, key, life)) if life is not None else None
         except CacheError as error:
@@ -244,14 +244,14 @@ class ObjectEntry(Entry):
         folder: str,
         mark: Mark | None,
         local: Entry | None,
-        denied: Denied | None,
+        denied: str | None,
     ) -> None:
         self._store = made_by
         self._bucket = bucket
         self._folder = folder
         self._mark = mark
         self._local = local
-        self._denied = denied
+        self._denied = denied  # why nothing can be put; as text, because an error has the frames of the open
         self._seen: dict[str, tuple[Any, float]] = {}  # of claims: the version, and since when
         self._locks = [threading.Lock() for _ in range(64)]
 
@@ -306,7 +306,7 @@ class ObjectEntry(Entry):
                 if not self._bucket.create_large(path, whole):
                     return False
         except Denied as denied:
-            raise self._no_room(denied) from denied
+            raise NoRoom(str(denied)) from denied
         self._keep(name, whole)
         return True
 
@@ -317,10 +317,7 @@ class ObjectEntry(Entry):
     def _check_writable(self) -> None:
         self._bucket.check_fork()  # before any lock, which another thread may have held at that moment
         if self._denied is not None:
-            raise self._no_room(self._denied)
-
-    def _no_room(self, denied: Denied) -> NoRoom:
-        return NoRoom(str(denied))
+            raise NoRoom(self._denied)
 
     def drop(self, name: str, data: Any) -> None:
         path = self._item(name)
@@ -341,7 +338,7 @@ class ObjectEntry(Entry):
             with self._one_at_a_time(name):
                 version = self._take(name, path, first_beat(token))
         except Denied as denied:
-            raise self._no_room(denied) from denied
+            raise NoRoom(str(denied)) from denied
         return ObjectClaim(self._bucket, path, token, version) if version is not None else None
 
     def _take(self, name: str, path: str, data: bytes) -> Version | None:

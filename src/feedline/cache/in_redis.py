@@ -214,7 +214,7 @@ class RedisEntry(Entry):
         self._process = os.getpid()
         self._closing = threading.Lock()
         self._is_open = True
-        self._denied: NoRoom | None = None
+        self._denied: str | None = None  # why nothing can be put; as text, because an error has this frame
         self._blobs: Entry | None = None
         self._blobs_at = "" if blobs is None else blobs.location
         try:
@@ -223,7 +223,7 @@ class RedisEntry(Entry):
             self._id, self._place = client.run(_OPEN, keys, *arguments)
             beat(self)
         except NoRoom as error:
-            self._denied = error  # what is there may still be read
+            self._denied = str(error)  # what is there may still be read
             self._id, self._place = client.call("hmget", self._name("entry"), ":id", ":place")
         if blobs is not None and self._id is not None:
             try:
@@ -335,7 +335,7 @@ class RedisEntry(Entry):
 
     def _check_writable(self) -> None:
         if self._denied is not None:
-            raise NoRoom(str(self._denied))
+            raise NoRoom(self._denied)
 
     def _gone(self) -> NoRoom:
         return NoRoom(
