@@ -71,6 +71,7 @@ class S3Server:
                     *_dies_with_us(),
                     *(self._program, "-logtostderr", "server", f"-dir={data}", "-filer", "-s3", *ports),
                     *("-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.telemetry=false"),
+                    *("-master.electionTimeout=1s", "-master.heartbeatInterval=100ms"),  # alone, after a kill
                     *("-master.volumeSizeLimitMB=64", "-volume.max=32", "-volume.preStopSeconds=0"),
                     *(f"-filer.localSocket={data / 'filer'}", f"-s3.localSocket={data / 's3'}"),
                     *("-s3.port.iceberg=0", "-s3.port.lance=0"),

@@ -37,6 +37,13 @@ _HANDED_ON = (
     "proxy_ca_certificate",
 )
 
+# What is small must be answered before others take its sender for dead; a part may take its time.
+SMALL_SECONDS = 8.0
+LARGE_SECONDS = 60.0
+# A request that failed is sent again for so long, and so often.
+RETRYING_SECONDS = 30.0
+RETRIES = 3
+
 _started = False  # obstore's threads
 _lost = False
 
@@ -70,9 +77,8 @@ class Bucket:
             )
         self.url = url.rstrip("/")
         self._obstore = _obstore(self.url)
-        # What is small must be answered before others take its sender for dead; a part may take its time.
-        self._small = self._connect(prefix, timeout=8, retrying=8)
-        self._large = self._connect(prefix, timeout=60, retrying=30)
+        self._small = self._connect(prefix, SMALL_SECONDS, retrying=SMALL_SECONDS)
+        self._large = self._connect(prefix, LARGE_SECONDS, retrying=RETRYING_SECONDS)
 
     def _connect(self, prefix: str, timeout: float, retrying: float) -> Any:
         from_url = self._obstore.store.from_url
@@ -81,7 +87,7 @@ class Bucket:
                 return from_url(self.url, mkdir=True, automatic_cleanup=True)
             options: dict[str, Any] = {
                 "timeout": timedelta(seconds=timeout),
-                "connect_timeout": timedelta(seconds=4),
+                "connect_timeout": timedelta(seconds=SMALL_SECONDS / 2),
             }
             for name in _HANDED_ON:
                 if (value := os.environ.get(f"{prefix}_{name.upper()}")) is not None:
@@ -89,7 +95,7 @@ class Bucket:
             return from_url(
                 self.url,
                 client_options=options,
-                retry_config={"max_retries": 3, "retry_timeout": timedelta(seconds=retrying)},
+                retry_config={"max_retries": RETRIES, "retry_timeout": timedelta(seconds=retrying)},
             )
         except (OSError, ValueError, self._obstore.exceptions.BaseError) as error:
             raise UsageError(f"cache({self.url!r}) cannot be opened: {_brief(error)}.") from error
