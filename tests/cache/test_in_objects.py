@@ -277,6 +277,25 @@ def test_a_store_that_passes_over_conditions_is_refused(monkeypatch, s3, tmp_pat
         assert not isinstance(raised.value, Unavailable)
 
 
+class SlowWithItems(Overwriting):
+    objects: ClassVar[dict[str, bytes]] = {
+        f"/bucket/cache/entries/{KEY}": b"0" * 16,
+        f"/bucket/cache/lives/{KEY}/{'0' * 16}/items/part-0": b"rows",
+    }
+
+    def do_GET(self):
+        if "/items/" in self.path:
+            time.sleep(2.5)
+        super().do_GET()
+
+
+def test_an_item_may_take_its_time_when_it_is_only_looked_at(monkeypatch, s3, tmp_path):
+    monkeypatch.setattr(bucket, "SMALL_SECONDS", 1.0)
+    with serving(SlowWithItems, monkeypatch):
+        store = ObjectStore("s3://bucket/cache", DirectoryStore(tmp_path))
+        assert store.peek(KEY, "part-0") == b"rows"
+
+
 @pytest.mark.parametrize("bad", ["memory:///", "foo://a/b", "s3://", "https://a/b", "s3://a/b?sig=secret"])
 def test_a_url_that_is_no_object_store_is_refused(bad):
     with pytest.raises(UsageError) as raised:

@@ -150,7 +150,7 @@ class ObjectStore(Store):
     def peek(self, key: str, name: str) -> bytes | None:
         checked_name(name)
         life = self._life(key)
-        item = self._bucket.get(f"{_folder(key, life)}/items/{name}") if life is not None else None
+        item = self._bucket.get_large(f"{_folder(key, life)}/items/{name}") if life is not None else None
         return bytes(item.data) if item is not None else None
 
     def names(self, key: str) -> list[str]:

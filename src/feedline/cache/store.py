@@ -113,7 +113,7 @@ class Store(ABC):
 
     @abstractmethod
     def peek(self, key: str, name: str) -> bytes | None:
-        """A small item of an entry that need not be open."""
+        """An item of an entry that need not be open, and is not opened by it."""
 
     @abstractmethod
     def names(self, key: str) -> list[str]:
