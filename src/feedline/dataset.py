@@ -339,7 +339,7 @@ class Dataset:
         least recently make room. `blobs`: a directory or an object store for what is too large for Redis.
         `on_unavailable="compute"`: go on without the cache when its server does not answer.
         """
-        if not isinstance(location, str | os.PathLike):
+        if not isinstance(location, str | bytes | os.PathLike):
             raise UsageError(
                 f"cache({location!r}): give a directory or a URL; nothing for a cache in memory."
             )
@@ -351,10 +351,10 @@ class Dataset:
             return Dataset(ops.Cache(self._node, site=_site("cache")))
         node = ops.SharedCache(
             self._node,
-            os.fspath(location),
+            os.fsdecode(location),
             version,
             cache_limit,
-            None if blobs is None else os.fspath(blobs),
+            None if blobs is None else os.fsdecode(blobs),
             on_unavailable,
             site=_site("cache"),
         )
