@@ -34,6 +34,7 @@ from feedline.graph.fingerprint.code import code_text
 from feedline.graph.fingerprint.objects import arrays_of, content_of, digest
 from feedline.graph.fingerprint.origin import is_library_class, is_library_module, is_library_name, is_ours
 from feedline.graph.fingerprint.reached import Absent, Library
+from feedline.graph.fingerprint.remembered import digest_of_array
 from feedline.graph.node import Node
 from feedline.structure import Structure
 
@@ -152,7 +153,7 @@ class Texts:
         return f"{kind} {self.bytes_of(array)}"
 
     def bytes_of(self, array: Any) -> str:
-        return digest(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        return digest_of_array(array)
 
     def _callable(self, value: Any) -> str | None:
         if isinstance(value, FunctionType):
