@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import shutil
 import signal
 import sys
 import threading
@@ -12,12 +13,13 @@ import weakref
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
 
 from feedline import Cache, Dataset
-from feedline.cache import bucket
+from feedline.cache import bucket, copies
 from feedline.cache.in_directory import DirectoryStore
 from feedline.cache.in_objects import ObjectEntry, ObjectStore
 from feedline.cache.store import NoRoom, Unavailable, opened
@@ -388,13 +390,85 @@ def test_without_room_on_this_host_items_are_read_from_the_store_with_one_warnin
         assert entry.put("part-2", [b"most"])
     assert len(told) == 1
     assert "is kept in memory only" in str(told[0].message)
+    assert f"Make room for copies in {tmp_path}/file/below" in str(told[0].message)
+    assert "XDG_CACHE_HOME" in str(told[0].message)
+
+
+def copied(folder):
+    """What there are copies of, in any entry."""
+    return {path.read_bytes() for path in folder.glob("*/items/p*")}
+
+
+def forget(url, key):
+    """As one does on another host that removes the entry."""
+    obstore.delete(from_url(url, client_options={"allow_http": True}), [f"entries/{key}"])
+
+
+def test_copies_of_an_entry_that_was_removed_elsewhere_go_when_it_is_opened_again(url, tmp_path):
+    store = ObjectStore(url, DirectoryStore(tmp_path))
+    for key in (KEY, OTHER_KEY):
+        with opened(store, key) as entry:
+            entry.put("plan", [f"the plan of {key}".encode()])
+    forget(url, KEY)
+    with opened(store, KEY) as entry:
+        assert entry.read("plan") is None
+        assert copied(tmp_path) == {f"the plan of {OTHER_KEY}".encode()}
+
+
+def test_copies_that_a_run_has_open_stay_until_it_has_closed_them(url, tmp_path):
+    store = ObjectStore(url, DirectoryStore(tmp_path))
+    with opened(store, KEY) as entry:
+        entry.put("plan", [b"the first"])
+        forget(url, KEY)
+        with opened(store, KEY) as other:
+            assert other.put("plan", [b"the second"])
+            assert content(entry.read("plan")) == b"the first"
+        assert copied(tmp_path) == {b"the first", b"the second"}
+    with opened(store, KEY):
+        assert copied(tmp_path) == {b"the second"}
+
+
+def test_copies_that_were_not_used_for_the_longest_time_make_room(url, tmp_path, monkeypatch):
+    monkeypatch.setattr(copies, "_room", lambda store: 1000)
+    store = ObjectStore(url, DirectoryStore(tmp_path))
+    keys = [f"{number:032x}" for number in range(3)]
+    for key in keys:
+        with opened(store, key) as entry:
+            entry.put("part-0", [key.encode() * 13])
+            assert content(entry.read("part-0")) == key.encode() * 13
+    assert copied(tmp_path) == {key.encode() * 13 for key in keys[1:]}
+    with opened(store, keys[0]) as entry:
+        assert content(entry.read("part-0")) == keys[0].encode() * 13, "it is still in the store"
+    assert copied(tmp_path) == {keys[0].encode() * 13, keys[2].encode() * 13}
+
+
+def test_where_copies_in_use_take_all_the_room_items_are_loaded_each_time_with_one_warning(
+    url, tmp_path, monkeypatch, open_entry
+):
+    monkeypatch.setattr(copies, "_room", lambda store: 1000)
+    entry = open_entry(url)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for number in range(4):
+            assert entry.put(f"part-{number}", [b"%d" % number * 400])
+        for number in range(4):
+            assert content(entry.read(f"part-{number}")) == b"%d" % number * 400
+    assert len(told) == 1
+    assert "half of what the disk has left" in str(told[0].message)
+    assert copied(tmp_path / "local") == {b"0" * 400, b"1" * 400}
+
+
+def test_copies_take_half_of_the_disk_with_what_they_have_at_most(url, tmp_path, monkeypatch, open_entry):
+    open_entry(url).put("part-0", [bytes(500_000)])
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1_000_000))
+    assert copies._room(DirectoryStore(tmp_path / "local")) == 750_000
 
 
 def test_removing_an_entry_removes_its_copies_on_this_host(url, tmp_path):
     store = ObjectStore(url, DirectoryStore(tmp_path / "local"))
     with opened(store, KEY) as entry:
         entry.put("plan", [b"the plan"])
-    assert len(DirectoryStore(tmp_path / "local").keys()) == 1
+    assert DirectoryStore(tmp_path / "local").keys() != []
     assert store.remove(KEY)
     assert DirectoryStore(tmp_path / "local").keys() == []
 

@@ -16,40 +16,34 @@ entry first marks itself as a user of the life, and then looks whether the life 
 it first deletes the name, and then looks for users. So one of the two sees the other, and a life that has a
 user gets its name back. A user is alive by the time of its last mark, by the clock of the store.
 
-What was read or put is kept in a store on this host too, by url, key and life, and read from there.
+What was read or put is kept on this host too, in a directory (cache/copies), and read from there.
 """
 
 from __future__ import annotations
 
-import os
-import re
 import secrets
 import threading
 import time
-import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from hashlib import blake2b
 from typing import Any
 
 from feedline.cache import store
 from feedline.cache.bucket import Bucket, Denied, Facts, Version
+from feedline.cache.copies import LIFE, CopiedEntry, Copies
 from feedline.cache.heartbeat import beat, rest
 from feedline.cache.in_directory import DirectoryStore
 from feedline.cache.object_marks import Mark, ObjectClaim, first_beat
 from feedline.cache.store import Claim, Entry, Info, NoRoom, Store, checked_key, checked_name, is_key
 from feedline.errors import CacheError
 
-_LIFE = re.compile(r"[0-9a-f]{16}")
-
 
 class ObjectStore(Store):
-    def __init__(self, url: str, local: Store | None = None) -> None:
+    def __init__(self, url: str, local: DirectoryStore | None = None) -> None:
         self._bucket = Bucket(url)
         self.location = self._bucket.url
-        self._local = local or DirectoryStore(_default_local())
-        self._keeps_locally = True
+        self._copies = Copies(self.location, local)
         self._ahead: float | None = None  # the clock of the store, of time.monotonic()
 
     def open(self, key: str) -> Entry:
@@ -74,7 +68,7 @@ class ObjectStore(Store):
         if found is None:
             return None
         life = bytes(found.data).decode(errors="replace")
-        if not _LIFE.fullmatch(life):
+        if not LIFE.fullmatch(life):
             raise CacheError(
                 f"{self.location}/{_name_of(key)}: the object is not what feedline writes there.\n"
                 "  Delete it: the entry is made again."
@@ -82,12 +76,8 @@ class ObjectStore(Store):
         return life
 
     def _entry(self, key: str, life: str | None, mark: Mark | None, denied: str | None) -> Entry:
-        try:
-            local = self._local.open(_local_key(self.location, key, life)) if life is not None else None
-        except CacheError as error:
-            self.warn_of_local(error)
-            local = None
-        return ObjectEntry(self, self._bucket, _folder(key, life or "none"), mark, local, denied)
+        copies = self._copies.open(key, life) if life is not None else None
+        return ObjectEntry(self._bucket, _folder(key, life or "none"), mark, copies, denied)
 
     def _begin(self, key: str) -> tuple[str, Mark]:
         """A life of the entry that does not end while it has this mark."""
@@ -125,21 +115,6 @@ class ObjectStore(Store):
                 "  Use another: those of Amazon, Google and Azure do, and most newer servers that speak S3."
             )
         self._ahead = facts["last_modified"].timestamp() - time.monotonic()
-
-    def warn_of_local(self, error: CacheError) -> None:
-        """Once; parts are read over the network from now on."""
-        if self._keeps_locally:
-            self._keeps_locally = False
-            text = str(error).rstrip(".")
-            warnings.warn(
-                f"{text}.\n  What is read of {self.location} is kept in memory only, and loaded each time.",
-                RuntimeWarning,
-                stacklevel=4,
-            )
-
-    @property
-    def keeps_locally(self) -> bool:
-        return self._keeps_locally
 
     # Looking at entries
 
@@ -231,26 +206,23 @@ class ObjectStore(Store):
                     present = life
             elif life != present:
                 self._bucket.delete([facts["path"] for facts in objects])
-                with suppress(CacheError):
-                    self._local.remove(_local_key(self.location, key, life))
+                self._copies.remove(key, life)
         return is_free
 
 
 class ObjectEntry(Entry):
     def __init__(
         self,
-        made_by: ObjectStore,
         bucket: Bucket,
         folder: str,
         mark: Mark | None,
-        local: Entry | None,
+        copies: CopiedEntry | None,
         denied: str | None,
     ) -> None:
-        self._store = made_by
         self._bucket = bucket
         self._folder = folder
         self._mark = mark
-        self._local = local
+        self._copies = copies
         self._denied = denied  # why nothing can be put; as text, because an error has the frames of the open
         self._seen: dict[str, tuple[Any, float]] = {}  # of claims: the version, and since when
         self._locks = [threading.Lock() for _ in range(64)]
@@ -260,34 +232,20 @@ class ObjectEntry(Entry):
 
     def read(self, name: str) -> Any | None:
         path = self._item(name)
-        kept = self._kept(name)
+        kept = self._copies.read(name) if self._copies is not None else None
         if kept is not None:
             return kept
         found = self._bucket.get_large(path)
         if found is None:
             return None
-        self._keep(name, found.data)
-        kept = self._kept(name)
+        if self._copies is not None:
+            self._copies.put(name, found.data)
+            kept = self._copies.read(name)
         return kept if kept is not None else found.data
-
-    def _kept(self, name: str) -> Any | None:
-        """The copy on this host."""
-        try:
-            return self._local.read(name) if self._local is not None else None
-        except CacheError as error:
-            self._store.warn_of_local(error)
-            return None
-
-    def _keep(self, name: str, data: Any) -> None:
-        if self._local is not None and self._store.keeps_locally:
-            try:
-                self._local.put(name, [data])
-            except CacheError as error:
-                self._store.warn_of_local(error)
 
     def has(self, name: str) -> bool:
         path = self._item(name)
-        return (self._local is not None and self._local.has(name)) or self._bucket.head(path) is not None
+        return (self._copies is not None and self._copies.has(name)) or self._bucket.head(path) is not None
 
     def put(self, name: str, data: Sequence[Any], claim: Claim | None = None) -> bool:
         path = self._item(name)
@@ -307,7 +265,8 @@ class ObjectEntry(Entry):
                     return False
         except Denied as denied:
             raise NoRoom(str(denied)) from denied
-        self._keep(name, whole)
+        if self._copies is not None:
+            self._copies.put(name, whole)
         return True
 
     def _one_at_a_time(self, name: str) -> threading.Lock:
@@ -321,9 +280,8 @@ class ObjectEntry(Entry):
 
     def drop(self, name: str, data: Any) -> None:
         path = self._item(name)
-        if self._local is not None:
-            with suppress(CacheError):
-                self._local.drop(name, data)
+        if self._copies is not None:
+            self._copies.drop(name, data)
         found = self._bucket.get_large(path)
         # Otherwise only the copy on this host was damaged, or it has been made again.
         if found is not None and memoryview(found.data) == memoryview(data):
@@ -378,8 +336,8 @@ class ObjectEntry(Entry):
         if mark is not None:
             rest(mark)
             mark.release()
-        if self._local is not None:
-            self._local.close()
+        if self._copies is not None:
+            self._copies.close()
 
 
 def _count(data: Any) -> int:
@@ -397,12 +355,3 @@ def _name_of(key: str) -> str:
 
 def _folder(key: str, life: str) -> str:
     return f"lives/{key}/{life}"
-
-
-def _local_key(location: str, key: str, life: str) -> str:
-    return blake2b(f"{location}\n{key}\n{life}".encode(), digest_size=16).hexdigest()
-
-
-def _default_local() -> str:
-    above = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(above, "feedline", "objects")
