@@ -156,12 +156,12 @@ class DirectoryEntry(Entry):
         self._lock: SharedLock | None = None
         self._mark: LockFile | None = None
         self._token = ""
-        self._denied: OSError | None = None
+        self._denied = ""  # why nothing can be written. Not the error, whose traceback would keep the entry
         try:
             self._open()
         except OSError as error:
             # It may still be read, if there is anything. What cannot be written to is nobody's to remove.
-            self._denied = error
+            self._denied = error.strerror or str(error)
 
     def _open(self) -> None:
         self._lock = self._take_lock()
@@ -230,19 +230,19 @@ class DirectoryEntry(Entry):
                 with suppress(FileNotFoundError):
                     os.unlink(partial)
         except OSError as error:
-            raise self._no_room(error) from error
+            raise self._no_room(error.strerror) from error
 
     def _check_writable(self) -> None:
         if self._why_not is not None:
             raise CacheError(self._why_not)
-        if self._denied is not None:
+        if self._denied:
             raise self._no_room(self._denied)
 
-    def _no_room(self, error: OSError) -> NoRoom:
-        return NoRoom(f"{self._path}: nothing more can be kept here: {error.strerror}.")
+    def _no_room(self, why: str | None) -> NoRoom:
+        return NoRoom(f"{self._path}: nothing more can be kept here: {why}.")
 
     def drop(self, name: str, data: Any) -> None:
-        if self._why_not is not None or self._denied is not None:
+        if self._why_not is not None or self._denied:
             return
         current = self.read(name)
         if current is not None and memoryview(current) == memoryview(data):
@@ -251,7 +251,7 @@ class DirectoryEntry(Entry):
             except FileNotFoundError:
                 pass
             except OSError as error:  # it would be found, and made again, for ever
-                raise self._no_room(error) from error
+                raise self._no_room(error.strerror) from error
 
     def claim(self, name: str) -> Claim | None:
         self._check_writable()
@@ -269,7 +269,7 @@ class DirectoryEntry(Entry):
             self._remove_partial(f"{name}.*")
             return claim
         except OSError as error:  # also when someone removed the directory: there will never be a claim
-            raise self._no_room(error) from error
+            raise self._no_room(error.strerror) from error
 
     def _remove_partial(self, pattern: str) -> None:
         """What those wrote that were killed, or had the claim before."""
