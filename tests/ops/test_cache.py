@@ -14,20 +14,9 @@ import pytest
 
 from feedline import Dataset, Ragged, UsageError
 from feedline.testing import Failed, assert_same, check_errors, check_laws
+from tests.ops.counted import Counted
 from tests.ops.sources import every_source
 from tests.tfdata import both, tensorflow
-
-
-class Counted:
-    """A function that counts its calls."""
-
-    def __init__(self, function=lambda x: x):
-        self.calls = 0
-        self._function = function
-
-    def __call__(self, *element):
-        self.calls += 1
-        return self._function(*element)
 
 
 def ints(dataset):

@@ -16,22 +16,11 @@ from feedline.cache.in_directory import DirectoryStore
 from feedline.cache.shared import SharedEntry
 from feedline.cache.store import NoRoom
 from feedline.testing import Failed, assert_same, check_errors, check_laws
+from tests.ops.counted import Counted
 from tests.ops.sources import every_source
 
 INDEXED, STREAMED = Dataset.range(100), Dataset.range(100).filter(lambda x: True)
 each_kind = pytest.mark.parametrize("source", [INDEXED, STREAMED], ids=["indexed", "streamed"])
-
-
-class Counted:
-    """A function that counts its calls."""
-
-    def __init__(self, function=lambda x: x):
-        self.calls = 0
-        self._function = function
-
-    def __call__(self, *element):
-        self.calls += 1
-        return self._function(*element)
 
 
 def ints(dataset):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
 
 from feedline.cache import store
@@ -14,7 +15,7 @@ from feedline.errors import CacheError
 from feedline.records.lock_file import who_i_am
 
 
-class _Renewed:
+class _Renewed(ABC):
     """An object that is written anew while its holder is alive. Not by a forked child: it is the parent's."""
 
     def __init__(self, bucket: Bucket, path: str) -> None:
@@ -59,8 +60,9 @@ class _Renewed:
             finally:
                 self._is_over = True
 
+    @abstractmethod
     def _write(self) -> bool:
-        raise NotImplementedError
+        """False when it is another's by now."""
 
 
 class Mark(_Renewed):

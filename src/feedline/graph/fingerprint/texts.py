@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -51,7 +52,7 @@ def shortened(text: str) -> str:
     return f"{text[:24]}... {digest(text.encode('utf-8', 'surrogatepass'))}"
 
 
-class Texts:
+class Texts(ABC):
     def __init__(self) -> None:
         self._done: dict[int, tuple[Any, str]] = {}  # by id, with the values, so that no other has it
         self._open: dict[int, int] = {}  # those that are being told, and how deep they are
@@ -60,19 +61,19 @@ class Texts:
 
     # For subclasses
 
-    def function(self, function: FunctionType) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def function(self, function: FunctionType) -> str: ...
 
-    def user_class(self, kind: type) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def user_class(self, kind: type) -> str: ...
 
-    def pipeline(self, node: Node) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def pipeline(self, node: Node) -> str: ...
 
-    def uses(self, module: str) -> None:
+    def uses(self, module: str) -> None:  # noqa: B027  (not all care)
         """Something of a library's module counts by its name."""
 
-    def problem(self, what: str) -> None:
+    def problem(self, what: str) -> None:  # noqa: B027  (not all care)
         """Something does not tell what it is."""
 
     # Values
