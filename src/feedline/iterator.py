@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from feedline.block import Block
 from feedline.errors import UsageError
-from feedline.graph import Context, Cursor, Node, RandomNode, State, position_key, random_nodes
+from feedline.graph import Context, Cursor, Node, State, drawing_nodes, position_key, seeded
 
 _VERSION = 1
 _PACKAGE = os.path.dirname(__file__) + os.sep
@@ -98,13 +97,9 @@ class DatasetIterator(Iterator[Any]):
             "feedline": _VERSION,
             "pipeline": position_key(self._node),
             "epoch": list(self._context.epoch),
-            "seeds": [node.seed_in(self._context) for node in self._unseeded()],
+            "seeds": [node.seed_in(self._context) for node in drawing_nodes(self._node)],
             "position": cursor.state(),
         }
-
-    def _unseeded(self) -> list[RandomNode]:
-        """The steps that drew a seed for themselves: another process has drawn other ones."""
-        return [node for node in random_nodes(self._node) if node.seed is None]
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from where `state` was taken, by an iterator of the same pipeline in any process."""
@@ -118,8 +113,7 @@ class DatasetIterator(Iterator[Any]):
                 "  Its steps, their arguments and their functions must be the same as then."
             )
         epoch = tuple(state["epoch"])
-        seeds: dict[Node, int] = dict(zip(self._unseeded(), state["seeds"], strict=True))
-        self._context = replace(self._context, epoch=epoch, seeds=seeds)
+        self._context = seeded(self._context.at_epoch(epoch), self._node, state["seeds"])
         self._resumed(epoch[0])
         self._elements, self._given = iter(()), 0
         self._go_to(state["position"])

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from feedline.block import Block
@@ -25,7 +24,7 @@ from feedline.cache.plan import Plan, name_of
 from feedline.cache.shared import SharedEntry
 from feedline.cache.store import Claim, NoRoom
 from feedline.errors import CacheError, UsageError
-from feedline.graph import Context, Cursor, Indices, Node, State, random_nodes
+from feedline.graph import Context, Cursor, Indices, Node, State, drawing_nodes, seeded
 from feedline.graph.span import Span
 from feedline.graph.waiting import pause
 
@@ -67,12 +66,10 @@ class _Filler:
         self._input = input
         self._context = context
         self._draft = draft
-        self.seeds = [node.seed_in(context) for node in random_nodes(input)]
+        self.seeds = [node.seed_in(context) for node in drawing_nodes(input)]
 
     def _seeded(self, seeds: Sequence[int]) -> Context:
-        """The context of an iteration in which the random steps have these seeds."""
-        drawn: dict[Node, int] = dict(zip(random_nodes(self._input), seeds, strict=True))
-        return replace(self._context, seeds={**self._context.seeds, **drawn})
+        return seeded(self._context, self._input, seeds)
 
     def _check_length(self, plan: Plan, length: int | None) -> None:
         """Files have an index at one time and none at another, and with it a length."""

@@ -4,7 +4,7 @@ No I/O here, no threads, and no op.
 """
 
 from feedline.graph.cardinality import INFINITE, UNKNOWN
-from feedline.graph.chance import RandomNode, random_nodes
+from feedline.graph.chance import DrawingNode, RandomNode, drawing_nodes, random_nodes, seeded
 from feedline.graph.context import Context, Services
 from feedline.graph.cursor import Cursor
 from feedline.graph.fingerprint import Fingerprint, fingerprint, position_key, strict_fingerprint
@@ -16,6 +16,7 @@ __all__ = [
     "UNKNOWN",
     "Context",
     "Cursor",
+    "DrawingNode",
     "Fingerprint",
     "Indices",
     "Node",
@@ -26,9 +27,11 @@ __all__ = [
     "Source",
     "State",
     "Stream",
+    "drawing_nodes",
     "fingerprint",
     "position_key",
     "random_nodes",
+    "seeded",
     "strict_fingerprint",
     "tree",
 ]

@@ -21,7 +21,7 @@ import numpy as np
 
 from feedline.block import Block, Sources
 from feedline.errors import UsageError
-from feedline.graph import Context, Cursor, Indices, Node, Peek, State, Stream, random_nodes
+from feedline.graph import Context, Cursor, Indices, Node, Peek, State, Stream, drawing_nodes
 from feedline.graph.context import FIRST_EPOCH
 from feedline.picker import Picks, picks_of
 
@@ -81,7 +81,7 @@ class Cache(Node):
 
     def _seeds(self, context: Context) -> list[int]:
         """Of the random steps before: an iteration that was begun elsewhere has other ones."""
-        return [node.seed_in(context) for node in random_nodes(self.input)]
+        return [node.seed_in(context) for node in drawing_nodes(self.input)]
 
     def _beginning(self, context: Context) -> State:
         rows = Cursor(context, self.input)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from feedline.errors import UsageError
 from feedline.graph import UNKNOWN, Context, Node, Peek, State, Stream
 from feedline.graph.calls import blame, caller
+from feedline.graph.chance import for_made
 from feedline.ops.from_generator import Shards
 
 
@@ -16,7 +17,8 @@ from feedline.ops.from_generator import Shards
 class Elsewhere(Node):
     maker: Callable[..., Any]  # of an element, gives a Dataset
     element: Any
-    number: int  # of the element, for messages
+    number: int  # of the element
+    seed: int  # of the step
     workers: int | None  # among which one is chosen, if the step was asked for them
 
     @property
@@ -47,5 +49,7 @@ class Elsewhere(Node):
     def open(self, context: Context, state: State) -> Stream:
         places = context.places(self.workers)
         if places is None:
-            return context.open(self.made(), state)
-        return context.services.remote(self, context, state, places)
+            made = self.made()
+            return for_made(context, made, self.seed, self.number).open(made, state)
+        own = replace(context, seeds={})  # with the seeds, the steps around it would be sent
+        return context.services.remote(self, own, state, places)

@@ -18,10 +18,11 @@ import numpy as np
 
 from feedline.block import Block
 from feedline.errors import UsageError
-from feedline.graph import INFINITE, UNKNOWN, Context, Cursor, Node, Peek, State, Stream
+from feedline.graph import INFINITE, UNKNOWN, Context, Cursor, DrawingNode, Node, Peek, State, Stream
 from feedline.graph.alike import Alike
 from feedline.graph.arguments import check_function, check_int
 from feedline.graph.calls import blame, caller
+from feedline.graph.chance import for_made
 from feedline.ops.nested import Numbered, Rows
 from feedline.spec import RaggedSpec, Spec, merge_specs
 from feedline.structure import flatten
@@ -30,7 +31,7 @@ _TOO_SMALL = "a window has 1 element at least."
 
 
 @dataclass(frozen=True, eq=False)
-class GroupByWindow(Node):
+class GroupByWindow(DrawingNode):
     input: Node
     key_func: Callable[..., Any]  # of an element
     reduce_func: Callable[..., Any]  # of a key and a dataset, gives a dataset
@@ -150,7 +151,8 @@ class _GroupStream(Stream):
         self._given: Cursor | None = None  # and what it was reduced to
         self._is_new = False  # not yet compared with those before
         self._alike = Alike(node)
-        before, number, counts, key, given = state or (None, 0, [], None, None)
+        self._dropped: int  # groups that were given, or failed
+        before, number, counts, key, given, self._dropped = state or (None, 0, [], None, None, 0)
         self._rows = Numbered(context, node.input, before)
         self._read_again(number, dict(counts))
         if key is not None:
@@ -171,13 +173,14 @@ class _GroupStream(Stream):
             try:
                 self._give(key, None)
             except Exception as error:
-                del self._groups[key]  # it has had its turn: kept, it would fail again at the end, for ever
+                self._forget(key)  # it has had its turn: kept, it would fail again at the end, for ever
                 blame(error, self._node, self._rows.passed - 1)
                 raise
 
     def _give(self, key: int, state: State) -> None:
         node = self._node.reduced(key, self._groups[key].rows())
-        self._key, self._given, self._is_new = key, Cursor(self._context, node, state), True
+        context = for_made(self._context, node, self._node.seed_in(self._context), self._dropped)
+        self._key, self._given, self._is_new = key, Cursor(context, node, state), True
 
     def _compare(self, block: Block) -> None:
         """Refuse a group whose elements are of another kind than those of the groups before."""
@@ -194,8 +197,12 @@ class _GroupStream(Stream):
         assert self._given is not None
         assert self._key is not None
         self._given.close()
-        del self._groups[self._key]
+        self._forget(self._key)
         self._key = self._given = None
+
+    def _forget(self, key: int) -> None:
+        del self._groups[key]
+        self._dropped += 1
 
     def _read(self) -> int | None:
         """Read until a group is full; its key. At the end, the smallest of those that are left, or None."""
@@ -266,7 +273,7 @@ class _GroupStream(Stream):
             before = self._rows.state()
         counts = [[key, group.count] for key, group in self._groups.items()]
         given = None if self._given is None else self._given.state()
-        return [before, self._rows.number, counts, self._key, given]
+        return [before, self._rows.number, counts, self._key, given, self._dropped]
 
     def close(self) -> None:
         self._rows.close()

@@ -19,9 +19,10 @@ import numpy as np
 
 from feedline.block import Block, Sources
 from feedline.errors import UsageError
-from feedline.graph import UNKNOWN, Context, Cursor, Indices, Node, Peek, State, Stream, tree
+from feedline.graph import UNKNOWN, Context, Cursor, DrawingNode, Indices, Node, Peek, State, Stream, tree
 from feedline.graph.alike import Alike
 from feedline.graph.arguments import AUTOTUNE, check_function, check_int
+from feedline.graph.chance import for_made
 from feedline.ops.elsewhere import Elsewhere
 from feedline.picker import Picks
 from feedline.spec import RaggedSpec, any_sizes
@@ -33,7 +34,7 @@ _LONG = 0.002  # seconds that a function takes which does more than to name a da
 
 
 @dataclass(frozen=True, eq=False)
-class Interleave(Node):
+class Interleave(DrawingNode):
     input: Node
     function: Callable[..., Any]  # of an element, gives a Dataset
     cycle_length: int
@@ -64,17 +65,20 @@ class Interleave(Node):
     def open(self, context: Context, state: State) -> Stream:
         return _InterleaveStream(self, context, state)
 
-    def dataset_of(self, element: Any, number: int, context: Context) -> Node:
-        """The node of the dataset that the function returns for an element."""
-        elsewhere = Elsewhere(self.function, element, number, self.workers, site=self.site)
-        if context.places(self.workers) is None:
-            return self._made(elsewhere)
-        if self not in _worth_a_worker:
-            began = context.services.clock()
-            made = self._made(elsewhere)
-            took = context.services.clock() - began
-            _worth_a_worker[self] = took > _LONG or any(node.runs_python for node in tree(made))
-        return elsewhere if self.is_worth_a_worker else self._made(elsewhere)
+    def rows_made_of(self, element: Any, number: int, context: Context, state: State = None) -> Cursor:
+        """The rows of the dataset that the function returns for an element."""
+        seed = self.seed_in(context)
+        elsewhere = Elsewhere(self.function, element, number, seed, self.workers, site=self.site)
+        if context.places(self.workers) is not None:
+            if self not in _worth_a_worker:
+                began = context.services.clock()
+                made = self._made(elsewhere)
+                took = context.services.clock() - began
+                _worth_a_worker[self] = took > _LONG or any(node.runs_python for node in tree(made))
+            if self.is_worth_a_worker:
+                return Cursor(context, elsewhere, state)
+        made = self._made(elsewhere)
+        return Cursor(for_made(context, made, seed, number), made, state)
 
     @property
     def is_worth_a_worker(self) -> bool:
@@ -265,8 +269,8 @@ class _InterleaveStream(Stream):
             self._input_ended = True
             return None
         try:
-            inner = self._node.dataset_of(block.row(0), self._input.passed, self._context)
-            self._coming.append(_Slot(Cursor(self._inner, inner), made_at))
+            rows = self._node.rows_made_of(block.row(0), self._input.passed, self._inner)
+            self._coming.append(_Slot(rows, made_at))
         except Exception as error:
             return _Failure(error, partial(self._input.advance, 1))
         self._input.advance(1)
@@ -289,8 +293,7 @@ class _InterleaveStream(Stream):
             source.close()
         if block is None:
             raise UsageError(f"{self._node}: the input has fewer elements than when the state was taken.")
-        node = self._node.dataset_of(block.row(0), source.passed - 1, self._context)
-        return _Slot(Cursor(self._inner, node, inner), made_at)
+        return _Slot(self._node.rows_made_of(block.row(0), source.passed - 1, self._inner, inner), made_at)
 
     def state(self) -> State:
         slots = {str(at): slot.state() for at, slot in self._slots.items()}
