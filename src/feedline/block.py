@@ -90,6 +90,11 @@ class Block:
         assert self._columns is not None
         return self._columns
 
+    @property
+    def is_picked(self) -> bool:
+        """Are there no columns yet? They are copied together when they are asked for."""
+        return self._picks is not None
+
     @classmethod
     def from_rows(cls, structure: Structure, rows: Sequence[Sequence[Any]]) -> Block:
         """Stack elements that are flattened already: each row is the leaves of one.

@@ -110,9 +110,10 @@ class _BatchStream(Stream):
         if block is None:
             return None
         if block.rows >= size:
-            # Rows may be picked ones, which are copied now: not more of them at a time than memory is worth.
-            most = self._bytes // max(1, block.nbytes // block.rows * size)
-            whole = block.slice(0, max(1, min(block.rows // size, most)) * size)
+            count = block.rows // size
+            if block.is_picked:  # and copied now: not more at a time than memory is worth
+                count = max(1, min(count, self._bytes // max(1, block.nbytes // block.rows * size)))
+            whole = block.slice(0, count * size)
             batches = self._maker.many(whole, size)
             if batches is not None:
                 self._rows.advance(whole.rows)
