@@ -5,6 +5,9 @@ PYTHON ?= python3
 ARGS ?=
 SECONDS ?= 300
 
+# Workers are fresh interpreters: without files of bytecode, each of them would compile feedline anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 

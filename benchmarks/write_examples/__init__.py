@@ -17,7 +17,7 @@ from benchmarks.workloads import Columns, Workload
 FUNCTION = "write"
 WORKLOADS = ("dense",)
 FILES = 1
-BASES = ("tf_train_example",)
+BASES = ("tf_train_example", "tf_train_example_of_arrays", "limit")
 
 
 _numbers = count()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 from feedline.block import Block
@@ -110,13 +111,13 @@ class Node(ABC):
         return ()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(self)}  # without what is only cached
+        return {name: getattr(self, name) for name in _field_names(type(self))}  # without what is only cached
 
     @property
     def inputs(self) -> tuple[Node, ...]:
         found: list[Node] = []
-        for each in fields(self):
-            value = getattr(self, each.name)
+        for name in _field_names(type(self)):
+            value = getattr(self, name)
             found += [
                 one for one in (value if isinstance(value, tuple) else (value,)) if isinstance(one, Node)
             ]
@@ -129,6 +130,11 @@ class Node(ABC):
 
     def __str__(self) -> str:
         return str(self.site) if self.site else self.name
+
+
+@cache
+def _field_names(kind: type[Node]) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
 
 
 def tree(root: Node) -> list[Node]:
