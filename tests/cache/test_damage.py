@@ -215,6 +215,19 @@ def test_a_part_of_another_entry(entries, tmp_path, is_complete):
     assert entries.run() == []
 
 
+def test_a_plan_with_seeds_for_other_steps_is_not_followed(entries, is_complete):
+    entries.fill(is_complete=is_complete)
+    plan = documents.decode(entries.item("plan").read_bytes(), Plan)
+    forged = msgspec.structs.replace(plan, seeds=(1, 2))
+    replace(entries.item("plan"), documents.encode(forged))
+    with pytest.warns(RuntimeWarning, match="its plan has 2 seeds, and this pipeline 0 steps") as told:
+        assert entries.run() == list(range(ROWS))
+    assert len(told) == 1
+    if entries.kind == "indexed":
+        with pytest.warns(RuntimeWarning, match="goes on without"):
+            assert entries.dataset()[7] == 7
+
+
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "gone", "another entry's", "a pickle"])
 def test_a_damaged_plan_is_one_warning_and_all_is_computed_once(entries, is_complete, damage, tmp_path):
     entries.fill(is_complete=is_complete)

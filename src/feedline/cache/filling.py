@@ -71,8 +71,13 @@ class _Filler:
     def _seeded(self, seeds: Sequence[int]) -> Context:
         return seeded(self._context, self._input, seeds)
 
-    def _check_length(self, plan: Plan, length: int | None) -> None:
+    def _check(self, plan: Plan, length: int | None) -> None:
         """Files have an index at one time and none at another, and with it a length."""
+        if not self._has_seeds(plan):
+            raise NoRoom(
+                f"{self._shared.place}: its plan has {len(plan.seeds)} seeds, and this pipeline "
+                f"{len(self.seeds)} steps that draw one.\n  To begin it anew, remove it when no run uses it"
+            )
         if plan.length != length:
             kinds = [
                 "in order" if one is None else f"by number, {one:,} elements" for one in (plan.length, length)
@@ -81,6 +86,9 @@ class _Filler:
                 f"{self._shared.place}: the run that began it read its input {kinds[0]}, and this one "
                 f"reads it {kinds[1]}.\n  To begin it anew, remove it when no run uses it"
             )
+
+    def _has_seeds(self, plan: Plan) -> bool:
+        return len(plan.seeds) == len(self.seeds)
 
     def _follow(self, plan: Plan) -> Plan:
         """From now on compute what all compute that follow this plan."""
@@ -103,7 +111,8 @@ class IndexedFiller(_Filler):
     def gather(self, indices: Indices) -> Block:
         """These elements, as they are computed: in the order that the entry has, if it was ever known."""
         plan = self._shared.plan
-        return self._seeded(self.seeds if plan is None else plan.seeds).gather(self._input, indices)
+        seeds = self.seeds if plan is None or not self._has_seeds(plan) else plan.seeds
+        return self._seeded(seeds).gather(self._input, indices)
 
     def plan(self) -> Plan:
         """The plan that holds. Who makes it, finds out how large parts should be by making the first."""
@@ -122,7 +131,7 @@ class IndexedFiller(_Filler):
                         self._publish(plan, 0, items, claim)
             finally:
                 self._shared.release(claim)
-        self._check_length(plan, self.length)
+        self._check(plan, self.length)
         return self._follow(plan)
 
     def finish(self, plan: Plan) -> None:
@@ -268,7 +277,7 @@ class StreamedFiller(_Filler):
 
     def plan(self) -> Plan:
         plan = self._shared.find_plan() or self._shared.propose(self._draft(self.seeds, None))
-        self._check_length(plan, None)
+        self._check(plan, None)
         return self._follow(plan)
 
     def part(self, number: int, first: int, before: State) -> Part:
