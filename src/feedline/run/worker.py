@@ -52,6 +52,7 @@ def main(channel: int, last_words: int) -> None:
         sys.stderr = _Tee(sys.stderr, words)
     # Ctrl-C is for the owner, who ends its workers when it goes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()  # what was imported stays: collections need not look at it
     with suppress(Closed):
         _Worker(Channel(sock)).serve()
     for stream in (sys.stdout, sys.stderr):
