@@ -356,9 +356,12 @@ Flaw copy_rows(const RowLayout& layout, std::span<const RowTable* const> tables,
       out += bytes;
       return const_cast<const uint8_t*>(out - bytes);
     };
+    const auto row_at = [&](size_t i) { return copy.data.data() + i * layout.stride; };
     for (size_t i = begin; i < end; ++i) {
-      uint8_t* const row = copy.data.data() + i * layout.stride;
+      uint8_t* const row = row_at(i);
       for (const RowField& field : layout.fields) {
+        if (field.kind == RowField::Kind::kFar && i + kAhead < end)
+          prefetch(load<const uint8_t*>(row_at(i + kAhead) + field.offset), field.bytes);
         uint8_t* const place = row + field.offset;
         if (field.kind == RowField::Kind::kFar) {
           store(place, moved(load<const uint8_t*>(place), field.bytes));
