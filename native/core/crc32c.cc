@@ -2,6 +2,9 @@
 // parts, each multiplied by x to the number of bits that follow it. The instruction takes 3 cycles but one
 // can start in each: so three parts are run side by side, and then put together. Polynomials are
 // bit-reflected: the highest bit is the coefficient of x^0.
+//
+// Where there are carry-less products of 512 bits, what comes first is multiplied so that it can be added to
+// what comes later, 256 bytes at a time, until 16 bytes with the same remainder are left.
 #include "core/crc32c.h"
 
 #include <array>
@@ -162,6 +165,75 @@ bool detect() noexcept {
 }
 constexpr CrcPath kHardwarePath = CrcPath::kSse42;
 
+bool detect_wide() noexcept {
+  return detect() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("vpclmulqdq");
+}
+
+// Of fewer bytes, putting 256 of them together costs more than it spares.
+constexpr size_t kMinWide = 1024;
+
+#define FEEDLINE_WIDE __attribute__((target("avx512f,avx512vl,vpclmulqdq,pclmul")))
+
+// What the two halves of 128 bits are multiplied by to be moved on by `bits`. A half of 64 bits has x^0 at
+// its highest bit, so a factor of 32 lies in the upper ones. The product of reflected numbers moves by one
+// itself, and the first half is followed by the other.
+struct Factors {
+  int64_t first, second;
+};
+constexpr Factors factors(unsigned bits) {
+  return {static_cast<int64_t>(uint64_t{x_to_the(bits + 63)} << 32),
+          static_cast<int64_t>(uint64_t{x_to_the(bits - 1)} << 32)};
+}
+
+// The 16-byte lanes of `moved` by the factors, added to `to`.
+FEEDLINE_WIDE inline __m512i fold(__m512i moved, __m512i by, __m512i to) noexcept {
+  constexpr int kAddAll = 0x96;  // of three
+  return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(moved, by, 0x00),
+                                   _mm512_clmulepi64_epi128(moved, by, 0x11), to, kAddAll);
+}
+
+FEEDLINE_WIDE inline __m128i fold(__m128i moved, __m128i by, __m128i to) noexcept {
+  return _mm_xor_si128(
+      _mm_xor_si128(_mm_clmulepi64_si128(moved, by, 0x00), _mm_clmulepi64_si128(moved, by, 0x11)), to);
+}
+
+FEEDLINE_WIDE inline __m512i lanes(const uint8_t* from) noexcept { return _mm512_loadu_si512(from); }
+
+FEEDLINE_WIDE inline __m512i for_lanes(Factors by) noexcept {
+  return _mm512_broadcast_i32x4(_mm_set_epi64x(by.second, by.first));
+}
+
+// At least 256 bytes; goes on from `at` as far as it came.
+FEEDLINE_WIDE inline uint32_t folded(const uint8_t*& at, size_t& size, uint32_t state) noexcept {
+  constexpr size_t kLane = 64, kBlock = 4 * kLane;
+  constexpr Factors kFar = factors(8 * kBlock), kNear = factors(8 * kLane), kNext = factors(128);
+  const __m512i start = _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(state)));
+  __m512i a = _mm512_xor_si512(lanes(at), start), b = lanes(at + kLane);
+  __m512i c = lanes(at + 2 * kLane), d = lanes(at + 3 * kLane);
+  const __m512i far = for_lanes(kFar);
+  for (at += kBlock, size -= kBlock; size >= kBlock; at += kBlock, size -= kBlock) {
+    a = fold(a, far, lanes(at));
+    b = fold(b, far, lanes(at + kLane));
+    c = fold(c, far, lanes(at + 2 * kLane));
+    d = fold(d, far, lanes(at + 3 * kLane));
+  }
+  const __m512i near = for_lanes(kNear);
+  a = fold(fold(fold(a, near, b), near, c), near, d);
+  const __m128i next = _mm_set_epi64x(kNext.second, kNext.first);
+  __m128i last = _mm512_castsi512_si128(a);
+  last = fold(last, next, _mm512_extracti32x4_epi32(a, 1));
+  last = fold(last, next, _mm512_extracti32x4_epi32(a, 2));
+  last = fold(last, next, _mm512_extracti32x4_epi32(a, 3));
+  state = Hardware::step(0, static_cast<uint64_t>(_mm_cvtsi128_si64(last)));
+  return Hardware::step(state, static_cast<uint64_t>(_mm_extract_epi64(last, 1)));
+}
+
+uint32_t wide(const uint8_t* at, size_t size, uint32_t state) noexcept {
+  if (size >= kMinWide) state = folded(at, size, state);
+  return hardware(at, size, state);
+}
+
 #elif defined(__aarch64__)
 
 // Moves a state on by a fixed number of words, by lookup, because not every processor that has the CRC
@@ -201,6 +273,9 @@ uint32_t hardware(const uint8_t* at, size_t size, uint32_t state) noexcept {
 bool detect() noexcept { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
 constexpr CrcPath kHardwarePath = CrcPath::kArmv8;
 
+bool detect_wide() noexcept { return false; }
+uint32_t wide(const uint8_t* at, size_t size, uint32_t state) noexcept { return hardware(at, size, state); }
+
 #else
 
 uint32_t hardware(const uint8_t* at, size_t size, uint32_t state) noexcept {
@@ -209,7 +284,12 @@ uint32_t hardware(const uint8_t* at, size_t size, uint32_t state) noexcept {
 bool detect() noexcept { return false; }
 constexpr CrcPath kHardwarePath = CrcPath::kPortable;
 
+bool detect_wide() noexcept { return false; }
+uint32_t wide(const uint8_t* at, size_t size, uint32_t state) noexcept { return hardware(at, size, state); }
+
 #endif
+
+const bool kWide = detect_wide();
 
 }  // namespace
 
@@ -222,17 +302,22 @@ uint32_t portable_step(uint32_t state, uint64_t word) noexcept { return Portable
 }  // namespace crc_detail
 
 bool available(CrcPath path) noexcept {
-  return path == CrcPath::kPortable || (path == kHardwarePath && crc_detail::kHardware);
+  return path == CrcPath::kPortable || (path == CrcPath::kAvx512 && kWide) ||
+         (path == kHardwarePath && crc_detail::kHardware);
 }
 
 uint32_t crc32c_by(CrcPath path, std::span<const uint8_t> bytes, uint32_t crc) noexcept {
-  return path == CrcPath::kPortable ? ~one_stream<Portable>(bytes.data(), bytes.size(), ~crc)
-                                    : ~hardware(bytes.data(), bytes.size(), ~crc);
+  const auto by = path == CrcPath::kPortable ? one_stream<Portable>
+                  : path == CrcPath::kAvx512 ? wide
+                                             : hardware;
+  return ~by(bytes.data(), bytes.size(), ~crc);
 }
 
 uint32_t crc32c(std::span<const uint8_t> bytes, uint32_t crc) noexcept {
-  return crc_detail::kHardware ? ~hardware(bytes.data(), bytes.size(), ~crc)
-                               : ~one_stream<Portable>(bytes.data(), bytes.size(), ~crc);
+  return crc32c_by(kWide                   ? CrcPath::kAvx512
+                   : crc_detail::kHardware ? kHardwarePath
+                                           : CrcPath::kPortable,
+                   bytes, crc);
 }
 
 }  // namespace feedline

@@ -9,9 +9,10 @@
 
 namespace feedline {
 
-enum class CrcPath { kPortable, kSse42, kArmv8 };
+enum class CrcPath { kPortable, kSse42, kAvx512, kArmv8 };
 
-// Can this build on this machine use the path? kSse42 also asks for PCLMULQDQ, which came a year after it.
+// Can this build on this machine use the path? kSse42 also asks for PCLMULQDQ, which came a year after it,
+// and kAvx512 for VPCLMULQDQ.
 bool available(CrcPath path) noexcept;
 
 // `crc` is the checksum of what came before `bytes`: crc32c(b, crc32c(a)) is that of a and b together.
