@@ -22,6 +22,7 @@ from feedline.graph.alike import Alike
 from feedline.graph.calls import blame
 from feedline.graph.cursor import moved
 from feedline.graph.job import Done, Outcome
+from feedline.graph.span import Span
 from feedline.run.clock import SECONDS
 
 # What it costs to have a row done elsewhere, in seconds, with some to spare: less is done here.
@@ -97,7 +98,10 @@ class Parallel:
         self._alike = Alike(step)
         self._size = 1  # rows of the next task
         self._row_bytes = 0  # of a row and its result
-        self._count = rows.node.cardinality()
+        span = rows.node if isinstance(rows.node, Span) else None
+        # The number after the last row, and how many there are in all: after a part of a cache come others.
+        self._end = rows.node.cardinality() if span is None else span.end
+        self._count = self._end if span is None else span.input.cardinality()
         self._tasks_ahead = _AHEAD
         self._spent = 0.0  # seconds
         self._lately: deque[float] = deque(maxlen=_LATELY)  # seconds for a row, in the last tasks
@@ -209,7 +213,7 @@ class Parallel:
 
     def _next_size(self, number: int) -> int:
         """Smaller tasks towards the end, so that all places have work until then."""
-        left = self._count - number
+        left = self._end - number
         if left <= 0:  # or it is not known
             return self._size
         return max(1, self._size // _SMALLEST, min(self._size, left // (self._team.size + 1)))
