@@ -100,11 +100,13 @@ def _in_reach(trials: dict[str, Trial], label: str, part: float) -> bool:
 
 def _child(*arguments: str) -> str:
     """The last line that a child prints. A child that fails ends the run: a missing row misleads."""
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    # Installed packages have their bytecode. So that a checkout has it too, the checked pass may write it.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.child", *arguments],
         cwd=HERE.parent,
-        env=os.environ | quiet,
+        env=environment,
         capture_output=True,
         text=True,
         timeout=TIMEOUT,

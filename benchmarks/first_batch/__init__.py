@@ -36,8 +36,6 @@ def batch_of(number: Any) -> Any:
 
 
 def prepare(workload: Workload) -> tuple[int, Callable[[Any], Any]]:
-    # Installed packages have their bytecode. So that a checkout has it too, the checked pass may write it.
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     return COUNT, batch_of
 
 
