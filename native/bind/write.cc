@@ -16,11 +16,13 @@ nb::object add(RecordSink& sink, nb::bytes record) {
   const std::span<const uint8_t> payload{static_cast<const uint8_t*>(record.data()), record.size()};
   Fault fault;
   if (!sink.try_add(payload, fault)) {
-    nb::gil_scoped_release release;
-    const uint64_t offsets[2] = {0, payload.size()};
-    fault = sink.add(payload, offsets, signalled);
+    {
+      nb::gil_scoped_release release;
+      const uint64_t offsets[2] = {0, payload.size()};
+      fault = sink.add(payload, offsets, signalled);
+    }
+    raise_signalled();
   }
-  raise_signalled();
   return to_python(std::move(fault));
 }
 

@@ -101,13 +101,35 @@ Fault RecordSink::check() const {
 bool RecordSink::try_add(std::span<const uint8_t> payload, Fault& fault) {
   const size_t size = payload.size() + kFraming;
   if (size > kSmall || is_forked()) return false;
-  std::lock_guard lock(threads_->mutex);
-  if ((fault = check())) return true;
-  const size_t held = chunk_.size();
-  if (held + size > kChunk || chunk_.capacity() == 0) return false;
-  chunk_.resize(held + size);
-  write_frame(payload, chunk_.data() + held);
+  bool has_queued = false;
+  {
+    std::lock_guard lock(threads_->mutex);
+    if (fault_ || is_closing_) {
+      fault = check();
+      return true;
+    }
+    if (chunk_.size() + size > kChunk) {
+      if (!threads_->writer.joinable() || waiting_bytes_ + chunk_.size() > kMostWaiting) return false;
+      queue(std::move(chunk_));
+      has_queued = true;
+    }
+    write_frame(payload, extend_chunk(size));
+  }
+  // Without the lock, or the writer would wake up only to wait for it, and who adds the next for the writer.
+  if (has_queued) threads_->has_work.notify_one();
   return true;
+}
+
+uint8_t* RecordSink::extend_chunk(size_t size) {
+  const size_t held = chunk_.size();
+  if (chunk_.capacity() == 0) chunk_.resize(kChunk);
+  chunk_.resize(held + size);
+  return chunk_.data() + held;
+}
+
+void RecordSink::queue(Buffer&& chunk) {
+  waiting_bytes_ += chunk.size();
+  waiting_.push_back(std::move(chunk));
 }
 
 Fault RecordSink::add(std::span<const uint8_t> payloads, std::span<const uint64_t> offsets,
@@ -137,10 +159,7 @@ Fault RecordSink::add_frames(Buffer&& frames, const Interrupted& interrupted) {
   }
   if (size > kSmall) return put(std::move(frames), lock, interrupted);
   if (Fault fault = check()) return fault;
-  const size_t held = chunk_.size();
-  chunk_.resize(std::max(held + size, kChunk));
-  chunk_.resize(held + size);
-  std::copy_n(frames.data(), size, chunk_.data() + held);
+  std::copy_n(frames.data(), size, extend_chunk(size));
   return {};
 }
 
@@ -150,8 +169,7 @@ Fault RecordSink::put(Buffer&& chunk, std::unique_lock<std::mutex>& lock, const 
   if (!threads_->writer.joinable()) {
     if (Fault fault = start()) return fault_ = fault;
   }
-  waiting_bytes_ += chunk.size();
-  waiting_.push_back(std::move(chunk));
+  queue(std::move(chunk));
   threads_->has_work.notify_one();
   // After, not before: what was given must not be lost by an interrupt.
   while (waiting_bytes_ > kMostWaiting && !fault_ && !is_done_) {
@@ -179,11 +197,13 @@ void RecordSink::work() {
     threads_->has_work.wait(lock, [this] { return !waiting_.empty() || is_closing_; });
     if (is_dropped_ || waiting_.empty()) break;
     Buffer chunk = std::move(waiting_.front());
+    waiting_.pop_front();
+    const size_t size = chunk.size();
     lock.unlock();
     Fault fault = write_out(chunk.bytes());
+    chunk = Buffer();  // here, because to give memory back may take long
     lock.lock();
-    waiting_bytes_ -= chunk.size();
-    waiting_.pop_front();
+    waiting_bytes_ -= size;
     fault_ = std::move(fault);
     threads_->has_room.notify_all();
   }
@@ -211,8 +231,7 @@ Fault RecordSink::close(const Interrupted& interrupted) {
       if (!fault_) fault_ = finish();
       return fault_;
     }
-    waiting_bytes_ += chunk_.size();
-    if (chunk_.size() != 0) waiting_.push_back(std::move(chunk_));
+    if (chunk_.size() != 0) queue(std::move(chunk_));
     threads_->has_work.notify_all();
   }
   while (!is_done_) {

@@ -32,8 +32,8 @@ class RecordSink {
   // drop()
   ~RecordSink();
 
-  // Adds one record, unless that would take long: false, then, and nothing was added. `fault` is set when it
-  // never can be.
+  // Adds one record, unless that would take long, as for a large one or while the thread is behind: false,
+  // then, and nothing was added. `fault` is set when it never can be.
   bool try_add(std::span<const uint8_t> payload, Fault& fault);
 
   // Adds record i, which lies between offsets i and i + 1 of the payloads, for all but the last offset.
@@ -62,9 +62,13 @@ class RecordSink {
   };
 
   bool is_forked() const noexcept;
-  Fault check() const;  // with the lock held
+  // These with the lock held.
+  Fault check() const;
+  uint8_t* extend_chunk(size_t size);  // where so many more bytes go
+  void queue(Buffer&& chunk);
   Fault put(Buffer&& chunk, std::unique_lock<std::mutex>& lock, const Interrupted& interrupted);
   Fault start();
+
   void work();
   Fault write_out(std::span<const uint8_t> bytes);
   Fault write_all(std::span<const uint8_t> bytes);
@@ -77,7 +81,7 @@ class RecordSink {
 
   Buffer chunk_;                // that small records are added to
   std::deque<Buffer> waiting_;  // for the thread
-  size_t waiting_bytes_ = 0;
+  size_t waiting_bytes_ = 0;    // with those that it writes
   Fault fault_;
   bool is_closing_ = false;  // nothing more is added
   bool is_dropped_ = false;  // nothing more is written

@@ -179,6 +179,24 @@ TEST(a_wait_for_room_can_be_interrupted_and_the_rest_dropped) {
   CHECK_EQ(add(sink, Bytes(1)).os_error, EBADF);
 }
 
+TEST(small_records_are_taken_at_once_unless_the_thread_is_behind) {
+  Stuck pipe;
+  RecordSink sink(pipe.descriptor(), Compression::kNone);
+  CHECK(!add(sink, Bytes(1'000'000)));  // the thread has begun, and does not get far
+  const Bytes record(1000);
+  Fault fault;
+  size_t taken = 0;
+  while (sink.try_add(record, fault)) ++taken;
+  CHECK(!fault);
+  CHECK(taken > 5'000 && taken < 9'000);
+  CHECK(!sink.try_add(record, fault));
+  pipe.read_all();
+  CHECK(!add(sink, record));
+  CHECK(!sink.close({}));
+  CHECK(sink.try_add(record, fault));
+  CHECK_EQ(fault.os_error, EBADF);
+}
+
 TEST(who_waits_for_room_is_told_when_all_is_dropped) {
   Stuck pipe;
   RecordSink sink(pipe.descriptor(), Compression::kNone);
