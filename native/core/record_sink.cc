@@ -1,5 +1,6 @@
 #include "core/record_sink.h"
 
+#include <sched.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -26,6 +27,17 @@ Fault canceled() { return Fault::io("interrupted", ECANCELED); }
 
 Fault forked() {
   return Fault::io("it was opened in another process, which this one was forked from", EBADF);
+}
+
+// Goes to another core if this thread is on that one, and there is another for it. Where most cores are busy,
+// the kernel wakes a thread on the core it slept on, though a producer runs there and another core is idle.
+// The producer then stands still, and with it all who wait for what it holds, which may be Python's lock.
+void leave(int core) noexcept {
+  cpu_set_t all;
+  if (sched_getcpu() != core || sched_getaffinity(0, sizeof all, &all) != 0) return;
+  cpu_set_t others = all;
+  CPU_CLR(static_cast<size_t>(core), &others);
+  if (sched_setaffinity(0, sizeof others, &others) == 0) sched_setaffinity(0, sizeof all, &all);
 }
 
 }  // namespace
@@ -128,6 +140,7 @@ uint8_t* RecordSink::extend_chunk(size_t size) {
 }
 
 void RecordSink::queue(Buffer&& chunk) {
+  producers_core_ = sched_getcpu();
   waiting_bytes_ += chunk.size();
   waiting_.push_back(std::move(chunk));
 }
@@ -199,7 +212,9 @@ void RecordSink::work() {
     Buffer chunk = std::move(waiting_.front());
     waiting_.pop_front();
     const size_t size = chunk.size();
+    const int core = producers_core_;
     lock.unlock();
+    leave(core);
     Fault fault = write_out(chunk.bytes());
     chunk = Buffer();  // here, because to give memory back may take long
     lock.lock();

@@ -82,6 +82,7 @@ class RecordSink {
   Buffer chunk_;                // that small records are added to
   std::deque<Buffer> waiting_;  // for the thread
   size_t waiting_bytes_ = 0;    // with those that it writes
+  int producers_core_ = -1;     // that the last of them came from
   Fault fault_;
   bool is_closing_ = false;  // nothing more is added
   bool is_dropped_ = false;  // nothing more is written
