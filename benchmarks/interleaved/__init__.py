@@ -10,7 +10,7 @@ from benchmarks.read_examples import check, consume, prepare
 FUNCTION = "read"
 WORKLOADS = ("img", "dense", "tab")
 FILES = 16
-BASES = ("tf_data", "tf_data_not_interleaved")
+BASES = ("tf_data", "tf_data_batches_parsed", "tf_data_not_interleaved")
 BUFFER = 8192
 
 __all__ = ["BASES", "BUFFER", "FILES", "FUNCTION", "WORKLOADS", "check", "consume", "prepare"]
