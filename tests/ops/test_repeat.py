@@ -54,6 +54,25 @@ def test_a_repeated_nothing_ends():
     assert Dataset.range(9).filter(lambda x: x < 0).repeat().cardinality() == INFINITE_CARDINALITY
 
 
+def test_rounds_that_give_nothing_are_gone_through():
+    firsts = list(Dataset.range(4).shuffle(4, seed=1).repeat(40))[::4]
+    late = next(first for first in firsts if first != firsts[0])
+    those = Dataset.range(4).shuffle(4, seed=1).take(1).filter(lambda x: x == late)
+    assert list(those.repeat(40)) == [late] * firsts.count(late)
+    check_laws(lambda ds: ds.repeat(12), those)
+
+
+def test_tf_data_goes_through_rounds_that_give_nothing_too():
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow is the oracle")
+    runs = iter(range(9))
+
+    def now_and_then():
+        yield from range(2 * (next(runs) % 2))
+
+    rows = tf.data.Dataset.from_generator(now_and_then, output_signature=tf.TensorSpec((), tf.int64))
+    assert list(rows.repeat(5).as_numpy_iterator()) == [0, 1, 0, 1]
+
+
 def test_numpy_integers_are_integers():
     rows = iter(Dataset.range(2).repeat(np.int32(1)))
     assert list(rows) == [0, 1]

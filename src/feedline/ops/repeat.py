@@ -76,8 +76,9 @@ class _RepeatStream(Stream):
             self._stream.close()
             self._stream = None
             self._round += 1
-            # An input that gave nothing would be asked for ever.
-            if self._round != self._node.count and self._any:
+            # An input that gave nothing would be asked for ever. But `count` rounds are gone through, as in
+            # tf.data: the next may give something.
+            if self._round != self._node.count and (self._any or self._node.count >= 0):
                 self._any = False
                 self._stream = self._context.within(self._round).open(self._node.input)
         return None
