@@ -196,6 +196,36 @@ def test_an_exception_leaves_everything_as_it_was(tmp_path):
     assert hidden(tmp_path) == []
 
 
+def test_an_exception_of_a_producer_keeps_the_set_from_being_committed(tmp_path):
+    writer = ShardedWriter(tmp_path)
+    with writer.producer("a") as producer:
+        producer.write(b"1")
+    with suppress(ZeroDivisionError), writer.producer("b") as producer:
+        producer.write(b"2", key="two")
+        raise ZeroDivisionError("in b")
+    with pytest.raises(WriteError, match=r"producer 'b' \(\d+\): ZeroDivisionError: in b\.") as caught:
+        writer.close()
+    assert "resume=True" in str(caught.value)
+    assert visible(tmp_path) == []
+    with ShardedWriter(tmp_path, resume=True) as writer, writer.producer("b") as producer:
+        assert (producer.count, producer.last_key) == (1, "two")
+        producer.write(b"3")
+    assert list(records.read(tmp_path)) == [b"1", b"2", b"3"]
+    assert [name for name in hidden(tmp_path) if "writing" in name] == []
+
+
+@pytest.mark.parametrize("left", [[b"2"], []])
+def test_a_producer_that_failed_may_begin_again(tmp_path, left):
+    with ShardedWriter(tmp_path) as writer:
+        with suppress(ZeroDivisionError), writer.producer("a") as producer:
+            producer.write(b"1")
+            raise ZeroDivisionError
+        with writer.producer("a") as producer:
+            for record in left:
+                producer.write(record)
+    assert list(records.read(tmp_path)) == [b"1", *left]
+
+
 def test_abort_leaves_nothing_and_what_comes_after_is_refused(tmp_path):
     writer = ShardedWriter(tmp_path)
     producer = writer.producer("a")

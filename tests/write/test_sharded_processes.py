@@ -94,6 +94,66 @@ def test_examples_are_alike_in_all_processes(tmp_path, start):
     assert [int(row["x"]) for row in rows] == [*range(100)] * 3
 
 
+FAILS = """
+import multiprocessing, sys
+import feedline as fl
+
+def writes(writer, n):
+    with writer:
+        writer.write(b"%d" % n)
+        assert n != 2, "it is two"
+
+def names(writer, n):
+    with writer.producer(str(n)) as producer:
+        producer.write(b"%d" % n)
+        assert n != 2, "it is two"
+
+if __name__ == "__main__":
+    directory, task, start = sys.argv[1:]
+    context = multiprocessing.get_context(start)
+    with fl.ShardedWriter(directory) as writer:
+        children = [context.Process(target=globals()[task], args=(writer, n)) for n in range(4)]
+        for child in children:
+            child.start()
+        for child in children:
+            child.join()  # and nobody looks at how it ended
+"""
+
+
+@pytest.mark.parametrize("task", ["writes", "names"])
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_a_process_that_fails_keeps_the_set_from_being_committed(tmp_path, task, start):
+    script = tmp_path / "program.py"
+    script.write_text(FAILS)
+    arguments = [sys.executable, script, tmp_path / "set", task, start]
+    told = subprocess.run(arguments, capture_output=True, text=True, timeout=100)
+    assert told.returncode == 1
+    assert "AssertionError: it is two" in told.stderr.splitlines()[-2]
+    assert "feedline.errors.WriteError" in told.stderr
+    assert [name for name in os.listdir(tmp_path / "set") if not name.startswith(".")] == []
+
+
+def test_tensorflow_reads_what_several_processes_wrote(tmp_path):
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow is the oracle")
+    with ShardedWriter(tmp_path, shards=3) as writer:
+
+        def write(x):
+            writer.write_batch({"x": [x, x + 500], "half": [x / 2, x / 4]})
+            return os.getpid()
+
+        assert len(set(map(int, fl.Dataset.range(500).map(write, num_parallel_calls=2)))) > 1
+        with writer.producer("named") as producer:
+            producer.write({"x": 1000, "half": 0.5})
+    paths = [str(path) for path in sorted(tmp_path.glob("*.tfrecord"))]
+    features = {"x": tf.io.FixedLenFeature([], tf.int64), "half": tf.io.FixedLenFeature([], tf.float32)}
+    rows = [
+        tf.io.parse_single_example(record, features)
+        for record in tf.data.TFRecordDataset(paths).as_numpy_iterator()
+    ]
+    assert sorted(int(row["x"]) for row in rows) == list(range(1001))
+    assert sorted(float(row["half"]) for row in rows)[-1] == 249.5
+
+
 @pytest.mark.parametrize("executor", ["process", "thread"])
 def test_workers_of_feedline_write_into_one_set(tmp_path, executor):
     with ShardedWriter(tmp_path, shards=2) as writer:

@@ -57,3 +57,9 @@ class CommittedProducer:
 
     def close(self) -> None:
         """There is nothing to seal."""
+
+    def succeed(self) -> None:
+        """There is nothing to do again."""
+
+    def fail(self, error: BaseException) -> None:
+        """What is complete stays."""

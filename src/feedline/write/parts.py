@@ -8,6 +8,7 @@
     owner                       locked (flock) by the process in which a producer with a name runs
     000000.part, 000001.part    plain TFRecords
     000000.json                 how much of 000000.part is sealed: on the disk, and kept if all goes down
+    failed                      with what it ended, if that was an exception: such a set is not committed
 
 A record is in the kernel when append() returns. A seal comes now and then, because it waits for the disk.
 Parts are kept up to the first that is not sealed to its end: what is kept is always what was written first,
@@ -45,6 +46,8 @@ LOCK_SECONDS = 30.0  # that a write in another process may take, before the comm
 
 OWN = "own"
 PART, SEAL = ".part", ".json"
+_FAILED = "failed"
+_MOST_TOLD = 500  # characters of an exception
 
 
 class Seal(msgspec.Struct, frozen=True):
@@ -166,9 +169,11 @@ class PartWriter:
             os.mkdir(self._home)
         if self.name is not None and self._owner < 0:  # else the disk was full at the first attempt
             self._own()
-        write_file(os.path.join(self._home, "producer.json"), json.dumps([self.name, os.getpid()]).encode())
+        who = json.dumps([self.name, os.getpid()]).encode()
+        write_file(os.path.join(self._home, "producer.json"), who, sync=self._seals)
         if self._seals:
             sync_directory(self._staging)
+        self.succeed()
         return keep_sealed(self._home)
 
     def _own(self) -> None:
@@ -223,6 +228,19 @@ class PartWriter:
             finally:
                 self._end()
 
+    def fail(self, error: BaseException) -> None:
+        """Let the commit know that it did not write all. It may begin again."""
+        told = f"{type(error).__name__}: {error}"[:_MOST_TOLD]
+        with suppress(FileExistsError, FileNotFoundError):  # it is there, or all was given up meanwhile
+            os.mkdir(self._home)
+        with suppress(OSError):  # the error is on its way, and where nothing can be written, it is not alone
+            who = "a process" if self.name is None else f"producer {self.name!r}"
+            write_file(os.path.join(self._home, _FAILED), f"{who} ({os.getpid()}): {told}".encode())
+
+    def succeed(self) -> None:
+        """What failed before was done again."""
+        forget_failure(self._home)
+
     def drop(self) -> None:
         """Close it without a seal."""
         with self._lock:
@@ -263,6 +281,20 @@ class PartWriter:
         if getattr(self, "_owner", -1) >= 0 or getattr(self, "_fd", -1) >= 0:
             with suppress(OSError):
                 self.close()
+
+
+def failures_in(staging: str) -> list[str]:
+    """With what producers ended, if that was an exception, and they did not begin again."""
+    found = []
+    for id in sorted(os.listdir(staging)):
+        with suppress(OSError), open(os.path.join(staging, id, _FAILED), "rb") as file:
+            found.append(file.read().decode(errors="replace"))
+    return found
+
+
+def forget_failure(home: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(os.path.join(home, _FAILED))
 
 
 def read_kept(home: str) -> Kept:

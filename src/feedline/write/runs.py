@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from feedline.records.new_file import sync_directory
 from feedline.records.shard_files import Manifest, hidden_ids
-from feedline.write.parts import keep_sealed
+from feedline.write.parts import forget_failure, keep_sealed
 
 
 def new_id() -> str:
@@ -47,6 +47,7 @@ def take_over(directory: str, prefix: str, id: str) -> str:
         elif os.path.isdir(home):
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(home, "owner"))  # which a process of that run may still have locked
+            forget_failure(home)
             keep_sealed(home)
     return path
 

@@ -13,6 +13,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from errno import ECANCELED
 from threading import Event
 from types import TracebackType
 from typing import Any, Literal, cast
@@ -35,7 +36,7 @@ from feedline.write.assemble import balanced, limited, producers_in, progress_of
 from feedline.write.committed import Committed, CommittedProducer
 from feedline.write.keys import checked_key
 from feedline.write.one_file import written_compression
-from feedline.write.parts import PartWriter
+from feedline.write.parts import PartWriter, failures_in
 from feedline.write.staging import Staging, join, read_features
 
 _Compression = Literal["none", "gzip", "zlib"]
@@ -93,7 +94,19 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except BaseException as failure:
+            self._end(failure)
+            raise
+        self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        """Of a `with` block."""
+        if error is None:
+            self._parts.succeed()
+        else:
+            self._parts.fail(error)
 
     def __reduce__(self) -> Any:
         return Producer, (self._staging, self._name)
@@ -105,7 +118,8 @@ class ShardedWriter:
 
     The set is there when the `with` block ends, all of it, in place of the one that was there before; an
     exception in the block leaves everything as it was. Hand the writer to other processes as it is, by pickle
-    or by fork: they write, and the process that opened it commits, once they are done.
+    or by fork: they write, and the process that opened it commits, once they are done. An exception in a
+    `with` block there, of the writer or of a producer(name), keeps the set from being committed, too.
 
     >>> with ShardedWriter("numbers", shards=2) as writer:
     ...     writer.write({"n": 1})
@@ -147,6 +161,7 @@ class ShardedWriter:
         self._shards, self._limit = _divided(shards, max_shard_bytes)
         self._compression = cast(_Compression, written_compression(compression))
         self._resume = resume
+        self._opener = os.getpid()
         self._holder: Holder | None = None
         try:
             os.makedirs(self._directory, exist_ok=True)
@@ -250,6 +265,15 @@ class ShardedWriter:
 
     def _commit(self, staging: Staging) -> None:
         staging.close()
+        failures = failures_in(staging.path)
+        if failures:
+            more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
+            raise WriteError(
+                ECANCELED,
+                f"{self._directory}: the set is not complete, and nothing was committed. It failed in "
+                f"{failures[0]}{more}.\n"
+                "  To keep what producers sealed and write the rest, open the writer again with resume=True.",
+            )
         id = runs.new_id()
         path = runs.fence(self._directory, self._prefix, staging.id, id)
         replaced = read_manifest(self._directory, self._prefix)
@@ -290,7 +314,9 @@ class ShardedWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
+        if self._opener != os.getpid():  # a copy, or in a forked child: it writes, and does not commit
+            self._own._end(error)
+        elif kind is None:
             self.close()
         elif self._resume:
             self._keep()
@@ -315,7 +341,7 @@ def _copied(directory: str, prefix: str, staging: Staging | Committed) -> Sharde
     """The writer in another process, which writes, and does not commit."""
     writer = ShardedWriter.__new__(ShardedWriter)
     writer._directory, writer._prefix, writer._staging = directory, prefix, staging
-    writer._holder, writer._resume = None, True
+    writer._holder, writer._resume, writer._opener = None, True, 0
     writer._own = Producer(staging, None)
     return writer
 

@@ -172,6 +172,8 @@ def _publish(path: str, features: dict[str, Any]) -> bool:
     try:
         with open(partial, "wb") as file:
             file.write(msgspec.json.encode(feature_texts(features)))
+            file.flush()
+            os.fsync(file.fileno())  # what is sealed later must be readable with it
         os.link(partial, path)
         return True
     except FileExistsError:
