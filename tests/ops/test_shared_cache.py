@@ -211,6 +211,26 @@ def test_a_generator_runs_once_though_the_end_cannot_be_told(tmp_path, monkeypat
     assert len(yielded) == 50
 
 
+def test_one_line_says_what_changed_since_the_newest_entry_of_the_same_steps(tmp_path, caplog):
+    for count in range(40):  # more entries than those of the same steps
+        list(Dataset.range(count + 1).batch(2).cache(tmp_path))
+    assert len(caplog.messages) == 39
+    caplog.clear()
+
+    def cached(factor):
+        return ints(Dataset.range(5).map(lambda x: x * factor).cache(tmp_path))
+
+    for factor in (2, 3, 4):
+        assert cached(factor) == [factor * n for n in range(5)]
+    assert len(caplog.messages) == 2
+    for message, was, now in zip(caplog.messages, (2, 3), (3, 4), strict=True):
+        assert message.startswith(f"{tmp_path}: these steps were cached before, and are computed anew.")
+        assert f"was {was}" in message
+        assert f"is {now}" in message
+    assert cached(4) == [0, 4, 8, 12, 16]
+    assert len(caplog.messages) == 2
+
+
 def test_its_arguments_are_checked(tmp_path):
     for arguments, message in (
         ({"version": 1}, "give a string"),

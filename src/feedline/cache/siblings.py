@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+
 from feedline.cache import plan as documents
 from feedline.cache.plan import PLAN, Plan
 from feedline.cache.store import Store
 from feedline.errors import CacheError, CorruptRecord
 from feedline.graph import Fingerprint
 
-_MOST_LOOKED_AT = 32  # entries: each may be a question to a server
+_SECONDS = 1.0  # that are spent on looking: each entry may be a question to a server
 
 
 def changes_since(store: Store, found: Fingerprint) -> str | None:
     """How the pipeline differs from the newest entry for the same steps; None when there is none."""
-    plans = [plan for key in _keys(store)[:_MOST_LOOKED_AT] if (plan := _plan_of(store, key)) is not None]
-    same = [plan for plan in plans if plan.steps == found.steps and plan.key != found]
+    same = [plan for plan in _plans(store) if plan.steps == found.steps and plan.key != str(found)]
     if not same:
         return None
     changes = found.changes(max(same, key=lambda plan: plan.made).pipeline)
@@ -22,6 +24,16 @@ def changes_since(store: Store, found: Fingerprint) -> str | None:
         return None
     more = f", and {len(changes) - 1} more" if len(changes) > 1 else ""
     return f"{store.location}: these steps were cached before, and are computed anew. {changes[0]}{more}."
+
+
+def _plans(store: Store) -> Iterator[Plan]:
+    until = time.monotonic() + _SECONDS
+    for key in _keys(store):
+        plan = _plan_of(store, key)
+        if plan is not None:
+            yield plan
+        if time.monotonic() > until:
+            return
 
 
 def _keys(store: Store) -> list[str]:
