@@ -212,3 +212,18 @@ def test_an_empty_dataset_cannot_tell_its_spec():
     with pytest.raises(UsageError) as caught:
         Dataset.range(0).map(lambda x: x).element_spec  # noqa: B018
     assert str(caught.value) == f"map, added at {here}: there is no element that could tell the element_spec."
+
+
+@pytest.mark.parametrize("given", [0, -2, 2.5, "2", True])
+def test_numbers_of_parallel_calls_are_checked(given, tmp_path):
+    (tmp_path / "empty.tfrecord").touch()
+    for step, make in {
+        "batch(num_parallel_calls": lambda: Dataset.range(3).batch(2, num_parallel_calls=given),
+        "map(num_parallel_calls": lambda: Dataset.range(3).map(str, num_parallel_calls=given),
+        "from_tfrecords(num_parallel_reads": lambda: Dataset.from_tfrecords(
+            tmp_path / "empty.tfrecord", num_parallel_reads=given
+        ),
+    }.items():
+        with pytest.raises(UsageError) as caught:
+            make()
+        assert str(caught.value).startswith(f"{step}={given!r}): must be an int, 1 at least")

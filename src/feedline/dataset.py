@@ -212,6 +212,7 @@ class Dataset:
         site = _site("from_tfrecords")
         known = None if features is None else normalize(features)
         options = (known, compression_name(compression), verify, skips(on_corrupt))
+        check_calls("from_tfrecords", num_parallel_reads, "num_parallel_reads")
         together = usable_cores() if num_parallel_reads == AUTOTUNE else num_parallel_reads
         if isinstance(files, Dataset):
             paths = files._node
@@ -264,6 +265,7 @@ class Dataset:
         >>> [b.tolist() for b in Dataset.range(5).batch(2)]
         [[0, 1], [2, 3], [4]]
         """
+        check_calls("batch", num_parallel_calls)
         return Dataset(ops.Batch(self._node, batch_size, drop_remainder, site=_site("batch")))
 
     def bucket_by_sequence_length(

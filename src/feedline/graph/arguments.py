@@ -51,14 +51,11 @@ def check_function(node: Node, name: str) -> None:
         )
 
 
-def check_calls(step: str, num_parallel_calls: Any) -> None:
-    given = num_parallel_calls
+def check_calls(step: str, given: Any, name: str = "num_parallel_calls") -> None:
     if given is None:
         return
     if isinstance(given, bool) or not isinstance(given, int | np.integer) or not (given == -1 or given >= 1):
-        raise UsageError(
-            f"{step}(num_parallel_calls={given!r}): must be an int, 1 at least, or AUTOTUNE (-1), or None."
-        )
+        raise UsageError(f"{step}({name}={given!r}): must be an int, 1 at least, or AUTOTUNE (-1), or None.")
 
 
 def check_executor(step: str, executor: Any) -> None:
