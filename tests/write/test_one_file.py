@@ -19,6 +19,7 @@ import pytest
 import feedline as fl
 from feedline import SchemaError, TFRecordWriter, UsageError, WriteError, records
 from tests.processes import comes_true, run_python
+from tests.write.disk import watched
 
 
 def hidden(directory):
@@ -35,6 +36,17 @@ def test_tensorflow_reads_what_was_written(tmp_path, compression):
             writer.write(record)
     assert list(tf.data.TFRecordDataset(path, compression or "").as_numpy_iterator()) == wanted
     assert list(records.read(path)) == wanted
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name_and_the_name_after_that(tmp_path, monkeypatch):
+    asked = watched(monkeypatch)
+    with TFRecordWriter(tmp_path / "a.tfrecord") as writer:
+        writer.write(b"one")
+    (first, partial), *rest = asked
+    assert first == "sync"
+    assert partial.parent == tmp_path
+    assert partial.name.startswith(".")
+    assert rest == [("name", tmp_path / "a.tfrecord"), ("sync", tmp_path)]
 
 
 def test_examples_are_read_back(tmp_path):

@@ -16,6 +16,7 @@ import feedline as fl
 from feedline import SchemaError, ShardedWriter, UsageError, WriteError, records
 from feedline.records.indexing import load_index
 from tests.processes import run_python
+from tests.write.disk import watched
 
 
 def visible(directory):
@@ -130,6 +131,35 @@ def test_every_plain_shard_has_its_index(tmp_path, size):
         np.testing.assert_array_equal(records.index(path).offsets, offsets[:-1])
     ds = fl.Dataset.from_tfrecords(str(tmp_path))
     assert ds[49] == b"49"
+
+
+def test_all_of_a_set_is_on_the_disk_before_its_manifest_has_its_name(tmp_path, monkeypatch):
+    asked = watched(monkeypatch)
+    with ShardedWriter(tmp_path, shards=3) as writer:
+        writer.write_batch({"x": np.arange(30)})
+    commit = asked.index(("name", tmp_path / "data.manifest.json"))
+    synced = [path for kind, path in asked[:commit] if kind == "sync"]
+    names = [f"data-{n:05}-of-00003.tfrecord" for n in range(3)]
+    for name in [*names, *(f"{name}.flindex" for name in names), "manifest.json"]:
+        assert name in {path.name for path in synced}
+    assert synced[-1] == tmp_path
+    assert asked[commit + 1] == ("sync", tmp_path)
+
+
+def test_a_seal_speaks_of_what_is_on_the_disk(tmp_path, monkeypatch):
+    asked = watched(monkeypatch)
+    with ShardedWriter(tmp_path) as writer:
+        with writer.producer("a") as producer:
+            producer.write({"x": 1})
+        seal = next(
+            at for at, (kind, path) in enumerate(asked) if kind == "name" and path.name == "000000.json"
+        )
+        synced = [path for kind, path in asked[:seal] if kind == "sync"]
+        home = asked[seal][1].parent
+        assert home / "000000.part" in synced
+        for begin in ("000000.json.", "producer.json.", "features.json."):
+            assert [path for path in synced if path.name.startswith(begin)]
+        assert asked[seal + 1] == ("sync", home)
 
 
 def test_a_part_that_is_a_shard_is_not_copied(tmp_path):
