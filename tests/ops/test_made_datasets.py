@@ -72,7 +72,7 @@ def test_another_run_goes_on_with_what_one_began_to_cache(made, tmp_path):
     assert sorted(whole) == sorted(int(x) for x in made())
 
 
-@pytest.mark.parametrize("name", MADE.keys() - {"rng"})
+@pytest.mark.parametrize("name", [name for name in MADE if name != "rng"])
 def test_another_pipeline_draws_other_numbers(name):
     orders = [[int(x) for x in MADE[name]()] for _ in range(5)]
     assert any(order != orders[0] for order in orders)
