@@ -36,7 +36,7 @@ from feedline.records.lock_file import LockFile, SharedLock, holder_of, is_at
 
 _REMOVED = ".removed-"
 _MOST_PIECES = os.sysconf("SC_IOV_MAX")  # of a writev
-_MOST_TRIES = 100  # to open an entry that others remove at the same time
+_MOST_TRIES = 1000  # to open an entry that others remove at the same time
 
 
 class DirectoryStore(Store):
