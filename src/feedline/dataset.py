@@ -702,8 +702,8 @@ class Dataset:
     ) -> None:
         """Write the elements, dicts of features or bytes, to a set of TFRecord files, as ShardedWriter does.
 
-        With `workers`, the functions of all steps run in so many processes. The order is the same whatever
-        their number, and so are the files if `shards` is given; deterministic=False would allow another one.
+        With `workers`, the functions of all steps run in so many processes. The files are the same, byte for
+        byte, whatever their number; deterministic=False would allow another order.
 
         >>> Dataset.range(5).map(lambda n: {"n": n}).save_tfrecords("numbers", shards=2)
         >>> feedline.records.count("numbers")

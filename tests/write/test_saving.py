@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 import signal
 import time
+from functools import partialmethod
 
 import numpy as np
 import pytest
 
 import feedline as fl
 from feedline import Dataset, SchemaError, UsageError, records
+from feedline.iterator import DatasetIterator
+from feedline.write import sharded
 
 
 def files(directory):
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.suffix == ".tfrecord"}
+
+
+take_block = DatasetIterator.take_block
 
 
 def example(n):
@@ -66,6 +72,37 @@ def test_the_bytes_do_not_depend_on_the_number_of_workers(tmp_path):
         wanted = wanted or files(place)
         assert len(wanted) == 4
         assert files(place) == wanted
+
+
+@pytest.mark.parametrize("kind", ["examples", "bytes", "lists of texts"])
+def test_nor_do_they_where_shards_are_limited_by_their_size(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(sharded, "_SHARD_BYTES", 3000)
+    make = {
+        "examples": example,
+        "bytes": lambda n: b"x" * (int(n) ** 2 % 701),
+        "lists of texts": lambda n: {"words": [f"word {n}"] * (1 + int(n) % 4)},
+    }[kind]
+    ds = Dataset.range(300).map(make)
+    wanted = None
+    for block_rows, workers in [(16384, None), (1, None), (7, 0), (16384, 2)]:
+        monkeypatch.setattr(DatasetIterator, "take_block", partialmethod(take_block, block_rows))
+        place = tmp_path / f"{block_rows}-{workers}"
+        ds.save_tfrecords(place, workers=workers)
+        wanted = wanted or files(place)
+        assert files(place) == wanted
+    sizes = [len(wanted[name]) for name in sorted(wanted)]
+    assert len(sizes) > 5
+    assert max(sizes) <= 3000
+    largest = max(len(record) for record in records.read(place)) + 16
+    assert min(sizes[:-1]) > 3000 - largest
+
+
+def test_a_record_larger_than_a_shard_may_be_has_one_for_itself(tmp_path, monkeypatch):
+    monkeypatch.setattr(sharded, "_SHARD_BYTES", 100)
+    sizes = [10, 500, 10, 10, 600, 700]
+    Dataset.range(6).map(lambda n: b"x" * sizes[int(n)]).save_tfrecords(tmp_path)
+    found = [[len(record) for record in records.read(path)] for path in records.resolve(tmp_path)]
+    assert found == [[10], [500], [10, 10], [600], [700]]
 
 
 def test_a_killed_worker_changes_nothing(tmp_path):

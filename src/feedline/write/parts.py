@@ -115,6 +115,24 @@ class PartWriter:
         size = int(offsets[-1] - offsets[0]) + FRAMING * (len(offsets) - 1)
         self._append(size, key, lambda part: part.append_many(payloads, offsets))
 
+    def append_each(self, payloads: npt.NDArray[np.uint8], offsets: npt.NDArray[np.uint64]) -> None:
+        """Records that need not go together: where a part ends follows from their sizes, however many come at
+        a time. Of one thread."""
+        while len(offsets) > 1:
+            count = self._room_for(offsets)
+            self.append_many(payloads, offsets[: count + 1], None)
+            offsets = offsets[count:]
+
+    def _room_for(self, offsets: npt.NDArray[np.uint64]) -> int:
+        """How many of the records go into this part; if none, into the next."""
+        count = len(offsets) - 1
+        if self._part_bytes is None:
+            return count
+        ends = (offsets[1:] - offsets[0]).astype(np.int64) + FRAMING * np.arange(1, count + 1)
+        held = 0 if self._part is None else self._part.size
+        here = int(np.searchsorted(ends, self._part_bytes - held, "right"))
+        return here or max(1, int(np.searchsorted(ends, self._part_bytes, "right")))
+
     def _append(self, size: int, key: Any, write: Callable[[_native.PartFile], _native.Fault | None]) -> None:
         with self._lock:
             try:

@@ -21,7 +21,7 @@ def save(blocks: Iterable[Block], directory: str | os.PathLike[str], shards: int
 def _write(writer: ShardedWriter, block: Block) -> None:
     root, columns = block.structure.root, block.columns
     if isinstance(root, Leaf) and isinstance(columns[0], Bytes) and not columns[0].shape:
-        writer.write_batch(columns[0])
+        writer._write_each(columns[0])
     elif not isinstance(root, Dict) or not all(isinstance(child, Leaf) for child in root.children):
         raise UsageError(
             f"save_tfrecords: an element must be a dict of features, or bytes, and not {block.structure}.\n"
@@ -31,4 +31,4 @@ def _write(writer: ShardedWriter, block: Block) -> None:
         for row in block:
             writer.write(row)
     else:
-        writer.write_batch(block.structure.unflatten(columns))
+        writer._write_each(block.structure.unflatten(columns))

@@ -215,6 +215,12 @@ class ShardedWriter:
         """
         self._own.write_batch(columns, key)
 
+    def _write_each(self, columns: Mapping[str, Any] | Bytes) -> None:
+        """The same for rows of which some may be written and others not, when it fails. Where shards end does
+        not depend on how many come at a time."""
+        assert isinstance(self._staging, Staging)
+        self._staging.own.append_each(*self._staging.records(columns))
+
     def producer(self, name: str) -> Producer:
         """A source of records with a name, by which it is known when the writer is opened again with
         resume=True.
