@@ -16,6 +16,7 @@ from feedline.records.faults import to_error
 from feedline.records.indexing import FRAMING, Offsets, load_index
 from feedline.records.paths import Files, compression_name, resolve
 from feedline.records.reading import OnCorrupt, SkipCount, raise_fault, skips
+from feedline.records.same_set import SameSet
 from feedline.structure import flatten
 from feedline.table import Table
 
@@ -82,6 +83,8 @@ class BlockSource:
         }
         self.place = start
         self.skipped = SkipCount()
+        self._set = SameSet(paths)
+        self._of_set = -1  # files up to this number
         self._reader = self._open(**self._options, start=start)
         self._fault: _native.Fault | None = None
         self._resume: Place = start
@@ -100,6 +103,9 @@ class BlockSource:
             self.skipped.add(skipped)
             if place is not None:
                 self.place = place
+            if fault is not None or self.place[0] > self._of_set:
+                self._set.check()
+                self._of_set = self.place[0]
             if fault is not None:
                 self._fault = fault
                 self._resume = self.place if resume is None else resume
@@ -164,9 +170,15 @@ class PointSource:
     """The records of plain files in any order, by the indexes beside them."""
 
     def __init__(
-        self, paths: Sequence[str], indexes: Sequence[Offsets], plan: Plan | None, verify: bool
+        self,
+        paths: Sequence[str],
+        same_set: SameSet,
+        indexes: Sequence[Offsets],
+        plan: Plan | None,
+        verify: bool,
     ) -> None:
         self._plan = plan or _WHOLE
+        self._set = same_set
         self._reader = _native.PointReader([os.fsencode(path) for path in paths], self._plan.schema, verify)
         # One after another, each with the end of its last record.
         self._offsets = np.concatenate(indexes)
@@ -175,13 +187,14 @@ class PointSource:
     @classmethod
     def of(cls, paths: Sequence[str], plan: Plan | None, *, verify: bool) -> PointSource | None:
         """None unless every file has an index that is true."""
+        same_set = SameSet(paths)
         indexes = []
         for path in paths:
             known = load_index(path)
             if known is None:
                 return None
             indexes.append(known)
-        return cls(paths, indexes, plan, verify)
+        return cls(paths, same_set, indexes, plan, verify)
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
@@ -194,5 +207,6 @@ class PointSource:
         sizes = self._offsets[places + 1] - offsets - np.uint64(FRAMING)
         decoded = self._reader.read(files, offsets, sizes, indices - self._firsts[files])
         rows, arrays, _, fault = decoded
+        self._set.check()
         raise_fault(fault)
         return self._plan.block(rows, arrays)

@@ -7,6 +7,7 @@ import os
 from feedline.records.indexing import load_index
 from feedline.records.paths import Files, compression_name, resolve
 from feedline.records.reading import Progress, batches
+from feedline.records.same_set import SameSet
 
 
 def count(files: Files, *, compression: str | None = "auto", progress: Progress | None = None) -> int:
@@ -16,14 +17,16 @@ def count(files: Files, *, compression: str | None = "auto", progress: Progress 
     """
     kind = compression_name(compression)
     found = passed = 0
-    for path in resolve(files):
-        index = load_index(path)
-        if index is not None:
-            found += len(index) - 1
-        else:
-            for reader, batch in batches(path, kind, resync=False):
-                found += len(batch)
-                if progress is not None:
-                    progress(passed + reader.consumed)
-        passed += os.path.getsize(path)
+    paths = resolve(files)
+    with SameSet(paths):
+        for path in paths:
+            index = load_index(path)
+            if index is not None:
+                found += len(index) - 1
+            else:
+                for reader, batch in batches(path, kind, resync=False):
+                    found += len(batch)
+                    if progress is not None:
+                        progress(passed + reader.consumed)
+            passed += os.path.getsize(path)
     return found

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from typing import Literal
 
 from feedline import _native
 from feedline.errors import UsageError
 from feedline.records.faults import to_error
 from feedline.records.paths import Files, compression_name, resolve
+from feedline.records.same_set import SameSet
 
 OnCorrupt = Literal["raise", "skip"]
 Progress = Callable[[int], None]
@@ -39,13 +41,16 @@ def read(
     """
     skip = skips(on_corrupt)
     paths, kind = resolve(files), compression_name(compression)
-    return _read(paths, kind, verify, skip)
+    return _read(paths, SameSet(paths), kind, verify, skip)
 
 
-def _read(paths: list[str], compression: str, verify: bool, skip: bool) -> Iterator[bytes]:
+def _read(paths: list[str], same_set: SameSet, compression: str, verify: bool, skip: bool) -> Iterator[bytes]:
     skipped = SkipCount()
     for path in paths:
-        for _, batch in batches(path, compression, resync=skip, verify=verify):
+        found = batches(path, compression, resync=skip, verify=verify)
+        with same_set:
+            first = [*islice(found, 1)]
+        for _, batch in chain(first, found):
             records = batch.to_list()
             skipped.add(batch.take_skipped())
             bad = batch.check() if verify and not skip else []
