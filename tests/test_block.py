@@ -1,5 +1,6 @@
 """Blocks hold what they were given, and slice, take and concat agree with doing the same row by row."""
 
+import copy
 import pickle
 from itertools import pairwise
 
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 
 from feedline import _native
 from feedline.block import Block, Bytes, Objects, Ragged, Sources
-from feedline.column import aligned, concat, length, row_of, same, slice_of, stack, take
+from feedline.column import aligned, length, row_of, same, slice_of, take
 from feedline.errors import UsageError
+from feedline.joining import concat, stack
 from feedline.spec import STRING, ArraySpec, ObjectSpec, RaggedSpec, as_leaf, flatten
 
 DTYPES = [
@@ -538,3 +540,12 @@ def test_large_arrays_are_copied_whole(dtype, size):
     assert np.array_equal(joined, values)
     apart = Block.from_elements([values[0, ::2], values[1, ::2]]).columns[0]
     assert np.array_equal(apart, values[:, ::2])
+
+
+@pytest.mark.parametrize(
+    "item", [np.zeros(2), np.float32(1), b"a", np.array([b"a", b""], object), "text", {1}]
+)
+def test_objects_are_the_same_when_their_items_are(item):
+    assert same(Objects([item, 1]), Objects([copy.deepcopy(item), 1]))
+    for another in (np.zeros(3), np.float64(1), b"b", np.array([b"a", b"b"], object), object()):
+        assert not same(Objects([item]), Objects([another]))

@@ -21,6 +21,7 @@ from feedline import _native
 from feedline import column as columns_
 from feedline.column import Bytes, Column, Objects, Ragged
 from feedline.errors import UsageError
+from feedline.joining import concat, stack
 from feedline.picker import MOST_ROWS, Picker, Picks, picks_of
 from feedline.spec import as_leaf, dtype_name
 from feedline.structure import Structure, flatten
@@ -107,10 +108,7 @@ class Block:
             if len(row) != len(paths):
                 raise UsageError(f"{structure} has {len(paths)} leaves, not {len(row)}.")
         leaves = zip(*rows, strict=True) if rows else ((),) * len(paths)
-        made = [
-            columns_.stack([as_leaf(v, path) for v in values])
-            for values, path in zip(leaves, paths, strict=True)
-        ]
+        made = [stack([as_leaf(v, path) for v in values]) for values, path in zip(leaves, paths, strict=True)]
         return cls._trusted(structure, made, len(rows))
 
     @classmethod
@@ -133,7 +131,7 @@ class Block:
         if len(blocks) == 1:
             return first
         parts = zip(*(block.columns for block in blocks), strict=True)
-        joined = [columns_.concat(part) for part in parts]
+        joined = [concat(part) for part in parts]
         return cls._trusted(first.structure, joined, sum(block.rows for block in blocks))
 
     def slice(self, begin: int, end: int) -> Block:

@@ -30,18 +30,15 @@ from feedline.column import (
     Array,
     Bytes,
     Column,
-    Joined,
     Objects,
     Offsets,
     Ragged,
-    Rows,
-    copy,
     empty,
     length,
     row_of,
-    stack,
 )
 from feedline.errors import CorruptRecord, UsageError
+from feedline.joining import Joined, Rows, copy, stack
 from feedline.spec import as_leaf, dtype_name, dtype_of
 from feedline.structure import Node, Structure
 

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from feedline import _native
-from feedline.column import Bytes, Column, Offsets, Ragged, concat, flat_bytes, slice_of, take
+from feedline.column import Bytes, Column, Offsets, Ragged, flat_bytes, slice_of, take
+from feedline.joining import concat
 from feedline.table import Maker, Table
 
 Columns: TypeAlias = tuple[Column, ...]

@@ -20,9 +20,10 @@ import numpy as np
 
 from feedline import _native, frame
 from feedline.block import Block
-from feedline.column import Array, Joined
+from feedline.column import Array
 from feedline.errors import CorruptRecord
 from feedline.graph import State
+from feedline.joining import Joined
 from feedline.structure import flatten
 
 MAGIC = b"FLpart\0\0"

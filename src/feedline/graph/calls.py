@@ -13,10 +13,11 @@ import numpy as np
 
 from feedline import frame
 from feedline.block import Block
-from feedline.column import Ragged, Rows, stack
+from feedline.column import Ragged
 from feedline.errors import UsageError
 from feedline.graph.node import Node
 from feedline.graph.rng import Draws, drawing
+from feedline.joining import Rows, stack
 from feedline.spec import ARRAYS, STRING, ObjectSpec, RaggedSpec, as_leaf, dtype_name, leaf_spec
 from feedline.structure import Structure, flatten
 

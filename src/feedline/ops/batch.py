@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from feedline.block import Block
-from feedline.column import Bytes, Column, Objects, Ragged, row_of, slice_of, stack
+from feedline.column import Bytes, Column, Objects, Ragged, row_of, slice_of
 from feedline.errors import UsageError
 from feedline.graph import Context, Cursor, Indices, Node, Peek, State, Stream, cardinality
 from feedline.graph.arguments import check_bool, check_int
 from feedline.graph.span import Span
+from feedline.joining import stack
 from feedline.spec import ArraySpec, ObjectSpec, RaggedSpec, Spec, leaf_spec
 from feedline.structure import flatten
 

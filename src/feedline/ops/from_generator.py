@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from feedline.block import Block
-from feedline.column import Ragged, alone, take
+from feedline.column import Ragged, take
 from feedline.errors import UsageError
 from feedline.graph import UNKNOWN, Context, Node, Peek, State, Stream
 from feedline.graph.calls import Collector
+from feedline.joining import alone
 from feedline.spec import (
     ARRAYS,
     STRING,
