@@ -1,8 +1,17 @@
-"""Examples in docstrings are run in a directory of their own: some write files."""
+"""Examples in docstrings are run in a directory of their own: some write files.
+
+Tests are interrupted as by Ctrl-C, and so are programs that they start: also where they run in the background
+of a script, whose shell has SIGINT ignored.
+"""
+
+import signal
 
 import pytest
 
 import feedline
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

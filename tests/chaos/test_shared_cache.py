@@ -33,12 +33,13 @@ def place(tmp_path):
 # Runs are forks of this program, so that many take seconds. Parts are small: a millisecond for each element,
 # and about twenty for a part. Each element that is computed is a line of the log, with who computed it.
 RUNS = """
-import gc, json, os, random, signal, sys, threading, time
+import gc, json, os, random, signal, sys, threading, time, warnings
 import feedline as fl
 from feedline.cache import filling, store
 from feedline.cache.plan import Manifest, Plan, decode
 from feedline.run import here
 
+warnings.filterwarnings("ignore", ".*use of fork", DeprecationWarning)  # runs have threads, and are meant to
 filling.PART_SECONDS = 0.02
 here.SECONDS = 0.01  # blocks of a part
 place, kind, rng = sys.argv[1], sys.argv[2], random.Random(int(sys.argv[3]))
