@@ -213,6 +213,32 @@ def test_iterators_in_several_threads_do_not_disturb_each_other():
     assert results == [wanted] * 4
 
 
+def test_an_iterator_that_two_threads_ask_at_once_says_so_and_loses_nothing():
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(x):
+        begun.set()
+        assert go_on.wait(60)
+        return x
+
+    rows = iter(Dataset.range(3).map(slow))
+    found = []
+    thread = threading.Thread(target=lambda: found.extend(map(int, rows)))
+    thread.start()
+    assert begun.wait(60)
+    with pytest.raises(UsageError, match="an iterator of its own, or have them take turns"):
+        next(rows)
+    go_on.set()
+    thread.join(60)
+    assert found == [0, 1, 2]
+
+
+def test_so_does_one_that_a_function_of_its_own_asks():
+    rows = iter(Dataset.range(3).map(lambda x: next(rows)))
+    with pytest.raises(UsageError, match="by a function of its own steps"):
+        next(rows)
+
+
 def test_an_iterator_dropped_without_close_leaves_no_thread():
     wait_until_no_thread_is_left()
     rows = iter(Dataset.range(10**9).prefetch(2).map(lambda x: x).prefetch(2))

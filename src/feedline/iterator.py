@@ -16,7 +16,7 @@ _PACKAGE = os.path.dirname(__file__) + os.sep
 
 
 class DatasetIterator(Iterator[Any]):
-    """What `iter(dataset)` gives.
+    """What `iter(dataset)` gives. Of one thread at a time: a lock for each element would cost more than most.
 
     >>> from feedline import Dataset
     >>> rows = iter(Dataset.range(5))
@@ -37,6 +37,7 @@ class DatasetIterator(Iterator[Any]):
         self._elements: Iterator[Any] = iter(())
         self._given = 0  # elements of the current block, since the cursor was advanced
         self._closed = False
+        self._is_reading = False
 
     def __next__(self) -> Any:
         for element in self._elements:
@@ -54,16 +55,25 @@ class DatasetIterator(Iterator[Any]):
         return next(self)
 
     def _peek(self, limit: int) -> Block | None:
-        cursor = self._open()
-        if cursor.held:
-            cursor = self._go_to(cursor.state())
-        cursor.advance(self._given)
-        self._given = 0
+        if self._is_reading:  # no call from here to the next line, so no other thread either
+            raise UsageError(
+                "this iterator is asked for an element while it reads one, by another thread or by a function "
+                "of its own steps. Elements would be lost or repeated.\n"
+                "  Give each thread an iterator of its own, or have them take turns by a threading.Lock."
+            )
+        self._is_reading = True
         try:
+            cursor = self._open()
+            if cursor.held:
+                cursor = self._go_to(cursor.state())
+            cursor.advance(self._given)
+            self._given = 0
             return cursor.peek(limit)
         except Exception as error:
             _clear_frames(error)
             raise
+        finally:
+            self._is_reading = False
 
     def take_block(self, most: int | None = None) -> Block | None:
         """The elements that follow, as many as come at once, but no more than `most`; None at the end."""
