@@ -95,41 +95,68 @@ def test_examples_are_alike_in_all_processes(tmp_path, start):
 
 
 FAILS = """
-import multiprocessing, sys
+import multiprocessing, os, signal, sys, time
 import feedline as fl
 
-def writes(writer, n):
+def writes(writer, n, end):
     with writer:
         writer.write(b"%d" % n)
-        assert n != 2, "it is two"
+        ends(n, end)
 
-def names(writer, n):
+def names(writer, n, end):
     with writer.producer(str(n)) as producer:
         producer.write(b"%d" % n)
-        assert n != 2, "it is two"
+        ends(n, end)
+
+def ends(n, end):
+    if n == 2 and end == "is killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if n == 2 and end == "is still at work":
+        open("begun", "w").close()
+        wait_for("over")
+    assert n != 2, "it is two"
+
+def wait_for(file):
+    while not os.path.exists(file):
+        time.sleep(0.01)
 
 if __name__ == "__main__":
-    directory, task, start = sys.argv[1:]
+    directory, task, start, end = sys.argv[1:]
     context = multiprocessing.get_context(start)
-    with fl.ShardedWriter(directory) as writer:
-        children = [context.Process(target=globals()[task], args=(writer, n)) for n in range(4)]
-        for child in children:
-            child.start()
-        for child in children:
-            child.join()  # and nobody looks at how it ended
+    try:
+        with fl.ShardedWriter(directory) as writer:
+            children = [context.Process(target=globals()[task], args=(writer, n, end)) for n in range(4)]
+            for child in children:
+                child.start()
+            if end == "is still at work":
+                wait_for("begun")
+                children.pop(2)
+            for child in children:
+                child.join()  # and nobody looks at how it ended
+    finally:
+        open("over", "w").close()
 """
+
+ENDS = {
+    "fails": "AssertionError: it is two",
+    "is killed": "its `with` block has not ended: it was killed there, or is still at work",
+    "is still at work": "its `with` block has not ended: it was killed there, or is still at work",
+}
 
 
 @pytest.mark.parametrize("task", ["writes", "names"])
 @pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_a_process_that_fails_keeps_the_set_from_being_committed(tmp_path, task, start):
+@pytest.mark.parametrize("end", list(ENDS))
+def test_the_set_is_not_committed_when_a_process(end, start, task, tmp_path):
     script = tmp_path / "program.py"
     script.write_text(FAILS)
-    arguments = [sys.executable, script, tmp_path / "set", task, start]
-    told = subprocess.run(arguments, capture_output=True, text=True, timeout=100)
+    arguments = [sys.executable, script, tmp_path / "set", task, start, end]
+    told = subprocess.run(arguments, capture_output=True, text=True, timeout=100, cwd=tmp_path)
     assert told.returncode == 1
-    assert "AssertionError: it is two" in told.stderr.splitlines()[-2]
-    assert "feedline.errors.WriteError" in told.stderr
+    refused = next(
+        line for line in told.stderr.splitlines() if "WriteError" in line and "not complete" in line
+    )
+    assert ENDS[end] in refused
     assert [name for name in os.listdir(tmp_path / "set") if not name.startswith(".")] == []
 
 

@@ -38,7 +38,8 @@ def convert(
 
     Each row becomes a tf.train.Example; its features are inferred, and shown. In a folder of images each
     folder is a class: the records have "image", "label" and "class", and come in a mixed order. If anything
-    cannot be converted, the message names the place, and nothing is written.
+    cannot be converted, the message names the place, and nothing is written. The files take the place of a
+    set that feedline wrote there before with this prefix.
     """
     found, paths = sources_of(sources, format)
     files = [file for path in paths for file in files_of(path)]

@@ -22,7 +22,8 @@ def reshard(
 ) -> None:
     """Divide the records of files, in order, among so many new files: PREFIX-00000-of-00016.tfrecord.
 
-    Every record is checked. The new files appear together, with a manifest, or not at all.
+    Every record is checked. The new files appear together, with a manifest, or not at all. They take the
+    place of a set that feedline wrote there before with this prefix.
     """
     paths = records.resolve(files)
     with progress("dividing", paths) as report_for:

@@ -58,8 +58,8 @@ class CommittedProducer:
     def close(self) -> None:
         """There is nothing to seal."""
 
-    def succeed(self) -> None:
-        """There is nothing to do again."""
+    def enter(self) -> None:
+        """There is nothing to write."""
 
-    def fail(self, error: BaseException) -> None:
+    def leave(self, error: BaseException | None) -> None:
         """What is complete stays."""

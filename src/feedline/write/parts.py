@@ -8,7 +8,10 @@
     owner                       locked (flock) by the process in which a producer with a name runs
     000000.part, 000001.part    plain TFRecords
     000000.json                 how much of 000000.part is sealed: on the disk, and kept if all goes down
-    failed                      with what it ended, if that was an exception: such a set is not committed
+    open                        while it is in a `with` block; it stays when the process is killed there
+    failed                      with what the block ended, if that was an exception
+
+A set with one of the last two is not committed.
 
 A record is in the kernel when append() returns. A seal comes now and then, because it waits for the disk.
 Parts are kept up to the first that is not sealed to its end: what is kept is always what was written first,
@@ -46,7 +49,7 @@ LOCK_SECONDS = 30.0  # that a write in another process may take, before the comm
 
 OWN = "own"
 PART, SEAL = ".part", ".json"
-_FAILED = "failed"
+_OPEN, _FAILED = "open", "failed"
 _MOST_TOLD = 500  # characters of an exception
 
 
@@ -94,6 +97,7 @@ class PartWriter:
         self._kept: Kept | None = None  # of earlier parts; None until the first write
         self._last_key: Any = None
         self.is_ended = False
+        self._blocks = 0  # `with` blocks, of threads
         self._started = self._sealed_at = time.monotonic()
         self._sealed_bytes = 0
 
@@ -191,7 +195,7 @@ class PartWriter:
         write_file(os.path.join(self._home, "producer.json"), who, sync=self._seals)
         if self._seals:
             sync_directory(self._staging)
-        self.succeed()
+        _forget(self._home, _FAILED)  # it begins again
         return keep_sealed(self._home)
 
     def _own(self) -> None:
@@ -246,18 +250,33 @@ class PartWriter:
             finally:
                 self._end()
 
-    def fail(self, error: BaseException) -> None:
-        """Let the commit know that it did not write all. It may begin again."""
-        told = f"{type(error).__name__}: {error}"[:_MOST_TOLD]
-        with suppress(FileExistsError, FileNotFoundError):  # it is there, or all was given up meanwhile
-            os.mkdir(self._home)
-        with suppress(OSError):  # the error is on its way, and where nothing can be written, it is not alone
-            who = "a process" if self.name is None else f"producer {self.name!r}"
-            write_file(os.path.join(self._home, _FAILED), f"{who} ({os.getpid()}): {told}".encode())
+    def enter(self) -> None:
+        """A `with` block begins: until it ends, the commit knows that not all is written."""
+        with self._lock:
+            self._blocks += 1
+            try:
+                self._mark(_OPEN, "its `with` block has not ended: it was killed there, or is still at work")
+            except OSError as error:
+                if not is_gone(error):  # else the first write tells
+                    raise refused(self._staging, error) from error
 
-    def succeed(self) -> None:
-        """What failed before was done again."""
-        forget_failure(self._home)
+    def leave(self, error: BaseException | None) -> None:
+        """It ended. With an error, the commit knows that not all was written. It may begin again."""
+        with self._lock:
+            self._blocks -= 1
+            if error is not None:
+                with suppress(OSError):  # the error is on its way; where nothing can be written, it is not alone
+                    self._mark(_FAILED, f"{type(error).__name__}: {error}"[:_MOST_TOLD])
+            else:
+                _forget(self._home, _FAILED)
+            if not self._blocks:
+                _forget(self._home, _OPEN)
+
+    def _mark(self, name: str, told: str) -> None:
+        with suppress(FileExistsError):
+            os.mkdir(self._home)
+        who = "a process" if self.name is None else f"producer {self.name!r}"
+        write_file(os.path.join(self._home, name), f"{who} ({os.getpid()}): {told}".encode())
 
     def drop(self) -> None:
         """Close it without a seal."""
@@ -302,17 +321,23 @@ class PartWriter:
 
 
 def failures_in(staging: str) -> list[str]:
-    """With what producers ended, if that was an exception, and they did not begin again."""
+    """Of producers that did not write all, and did not begin again: how they ended, if they did."""
     found = []
-    for id in sorted(os.listdir(staging)):
-        with suppress(OSError), open(os.path.join(staging, id, _FAILED), "rb") as file:
-            found.append(file.read().decode(errors="replace"))
+    for name in (_FAILED, _OPEN):
+        for id in sorted(os.listdir(staging)):
+            with suppress(OSError), open(os.path.join(staging, id, name), "rb") as file:
+                found.append(file.read().decode(errors="replace"))
     return found
 
 
 def forget_failure(home: str) -> None:
+    for name in (_FAILED, _OPEN):
+        _forget(home, name)
+
+
+def _forget(home: str, mark: str) -> None:
     with suppress(FileNotFoundError):
-        os.unlink(os.path.join(home, _FAILED))
+        os.unlink(os.path.join(home, mark))
 
 
 def read_kept(home: str) -> Kept:

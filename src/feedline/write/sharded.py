@@ -89,6 +89,7 @@ class Producer:
         self._parts.close()
 
     def __enter__(self) -> Producer:
+        self._parts.enter()
         return self
 
     def __exit__(
@@ -97,16 +98,9 @@ class Producer:
         try:
             self.close()
         except BaseException as failure:
-            self._end(failure)
+            self._parts.leave(failure)
             raise
-        self._end(error)
-
-    def _end(self, error: BaseException | None) -> None:
-        """Of a `with` block."""
-        if error is None:
-            self._parts.succeed()
-        else:
-            self._parts.fail(error)
+        self._parts.leave(error)
 
     def __reduce__(self) -> Any:
         return Producer, (self._staging, self._name)
@@ -118,8 +112,9 @@ class ShardedWriter:
 
     The set is there when the `with` block ends, all of it, in place of the one that was there before; an
     exception in the block leaves everything as it was. Hand the writer to other processes as it is, by pickle
-    or by fork: they write, and the process that opened it commits, once they are done. An exception in a
-    `with` block there, of the writer or of a producer(name), keeps the set from being committed, too.
+    or by fork: they write, and the process that opened it commits, once they are done. A `with` block there,
+    of the writer or of a producer(name), that fails, is killed or has not ended keeps the set from being
+    committed, too.
 
     >>> with ShardedWriter("numbers", shards=2) as writer:
     ...     writer.write({"n": 1})
@@ -276,8 +271,8 @@ class ShardedWriter:
             more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
             raise WriteError(
                 ECANCELED,
-                f"{self._directory}: the set is not complete, and nothing was committed. It failed in "
-                f"{failures[0]}{more}.\n"
+                f"{self._directory}: the set is not complete, and nothing was committed. Not all was "
+                f"written by {failures[0]}{more}.\n"
                 "  To keep what producers sealed and write the rest, open the writer again with resume=True.",
             )
         id = runs.new_id()
@@ -315,19 +310,26 @@ class ShardedWriter:
         )
 
     def __enter__(self) -> ShardedWriter:
+        if self._is_elsewhere:
+            self._own._parts.enter()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._opener != os.getpid():  # a copy, or in a forked child: it writes, and does not commit
-            self._own._end(error)
+        if self._is_elsewhere:
+            self._own._parts.leave(error)
         elif kind is None:
             self.close()
         elif self._resume:
             self._keep()
         else:
             self.abort()
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        """A copy, or in a forked child: it writes, and does not commit."""
+        return self._opener != os.getpid()
 
     def __reduce__(self) -> Any:
         return _copied, (self._directory, self._prefix, self._staging)
