@@ -790,6 +790,8 @@ class Dataset:
             begin, end, step = index.indices(length)
             chosen = range(begin, end, step)
             return Dataset(ops.Select(self._node, chosen.start, step, len(chosen), site=_site("[...]")))
+        if not isinstance(index, int | np.integer):
+            raise TypeError(f"[{index!r}]: a dataset is indexed by a whole number, or by a slice of them.")
         at = index + length if index < 0 else index
         if not 0 <= at < length:
             raise IndexError(f"element {index} of a dataset of {length:,}")

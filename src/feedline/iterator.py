@@ -57,8 +57,8 @@ class DatasetIterator(Iterator[Any]):
     def _peek(self, limit: int) -> Block | None:
         if self._is_reading:  # no call from here to the next line, so no other thread either
             raise UsageError(
-                "this iterator is asked for an element while it reads one, by another thread or by a function "
-                "of its own steps. Elements would be lost or repeated.\n"
+                "this iterator is asked for an element while it reads one, by another thread or by a "
+                "function of its own steps. Elements would be lost or repeated.\n"
                 "  Give each thread an iterator of its own, or have them take turns by a threading.Lock."
             )
         self._is_reading = True

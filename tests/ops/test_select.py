@@ -79,3 +79,9 @@ def test_the_length_is_told_when_it_is_known():
     with pytest.raises(TypeError, match="is not known before it is iterated"):
         len(Dataset.range(9).filter(lambda x: True))
     assert Dataset.range(0)
+
+
+@pytest.mark.parametrize("index", ["a", 1.5, None])
+def test_what_is_no_number_and_no_slice_is_refused(index):
+    with pytest.raises(TypeError, match="indexed by a whole number, or by a slice"):
+        Dataset.range(3)[index]

@@ -73,6 +73,11 @@ def test_a_name_that_is_not_unicode_is_read_too(tmp_path):
     assert [block.rows for block in read_blocks(tmp_path, {"a": VarLenFeature("int64")})] == [3]
 
 
+def test_what_is_no_path_is_refused():
+    with pytest.raises(UsageError, match="files=5: give a path, a glob, a directory, or a list of them"):
+        read(5)
+
+
 @pytest.mark.parametrize("files", [[], ()])
 def test_no_files_at_all_is_refused(files):
     with pytest.raises(UsageError, match="files is empty"):

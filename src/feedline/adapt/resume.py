@@ -49,8 +49,10 @@ class _Resume:
 
     def __init__(self, path: str | os.PathLike[str], dataset: Dataset, save_freq: int = 500) -> None:
         super().__init__()
-        if save_freq < 1:
-            raise UsageError(f"ResumeCallback(save_freq={save_freq}): give a number of batches, 1 at least.")
+        if not isinstance(save_freq, int) or save_freq < 1:
+            raise UsageError(
+                f"ResumeCallback(save_freq={save_freq!r}): give a number of batches, 1 at least."
+            )
         self._checkpoints = Checkpoints(Path(path))
         self._dataset = dataset
         self._progress = progress_of(dataset)

@@ -19,6 +19,7 @@ import numpy as np
 from feedline.adapt.environment import part_of_this_process
 from feedline.adapt.frameworks import need
 from feedline.adapt.progress import blocks
+from feedline.adapt.until_exit import until_exit
 from feedline.block import Block
 from feedline.column import Bytes, Ragged, aligned, as_batch, row_of
 from feedline.errors import UsageError
@@ -52,7 +53,7 @@ def from_runs(tf: Any, dataset: Dataset, run: Run) -> Any:
     """The tf.data.Dataset, of unknown cardinality, of what `run` gives: elements of the dataset."""
     specs, structure = _checked(dataset.element_spec)
 
-    def crossings() -> Iterator[tuple[Any, ...]]:
+    def crossings() -> Generator[tuple[Any, ...]]:
         # TensorFlow drops this generator with its own iterator. Closing then reaches the dataset's.
         with closing(run()) as read:
             for block in read:
@@ -66,7 +67,7 @@ def from_runs(tf: Any, dataset: Dataset, run: Run) -> Any:
         return structure.unflatten([_tensor(tf, spec, left) for spec in specs])
 
     signature = tuple(part for spec in specs for part in _part_specs(tf, spec))
-    groups = tf.data.Dataset.from_generator(crossings, output_signature=signature)
+    groups = tf.data.Dataset.from_generator(lambda: until_exit(crossings()), output_signature=signature)
     as_it_is = tf.autograph.experimental.do_not_convert
     made = groups.flat_map(as_it_is(elements_of)).map(as_it_is(rebuilt))
     # Where a tf.distribute strategy shards, it must be by elements: by itself it would take groups for files.

@@ -26,6 +26,8 @@ def resolve(files: Files) -> list[str]:
     """
     if isinstance(files, str | bytes | os.PathLike):
         return _resolve_one(os.fsdecode(files))
+    if not isinstance(files, Iterable):
+        raise UsageError(f"files={files!r}: give a path, a glob, a directory, or a list of them.")
     paths = [path for item in files for path in _resolve_one(os.fsdecode(item))]
     if not paths:
         raise UsageError("files is empty: give a path, a glob, a directory, or a list of them.")

@@ -265,7 +265,7 @@ class PartWriter:
         with self._lock:
             self._blocks -= 1
             if error is not None:
-                with suppress(OSError):  # the error is on its way; where nothing can be written, it is not alone
+                with suppress(OSError):  # that error is on its way, and this one would hide it
                     self._mark(_FAILED, f"{type(error).__name__}: {error}"[:_MOST_TOLD])
             else:
                 _forget(self._home, _FAILED)
