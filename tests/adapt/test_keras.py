@@ -47,3 +47,10 @@ def test_feedline_keras_needs_keras_only_when_it_is_used(monkeypatch):
         _ = fl.keras.ResumeCallback
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = fl.keras.Nothing
+
+
+@pytest.mark.parametrize("save_freq", [0, "epoch", None])
+def test_what_is_no_number_of_batches_is_refused(save_freq, tmp_path):
+    pytest.importorskip("keras", reason="Keras is not installed")
+    with pytest.raises(fl.UsageError, match="give a number of batches, 1 at least"):
+        fl.keras.ResumeCallback(tmp_path, fl.Dataset.range(3), save_freq=save_freq)

@@ -181,12 +181,18 @@ def test_shapes_that_change_are_refused(tmp_path):
 
 
 def test_workers_run_the_functions(tmp_path):
-    def slow(n):
-        time.sleep(0.001)
+    met = tmp_path / "met"
+    met.mkdir()
+
+    def meet(n):
+        (met / str(os.getpid())).touch()
+        until = time.monotonic() + 60
+        while len(os.listdir(met)) < 2 and time.monotonic() < until:  # one may take long to start
+            time.sleep(0.001)
         return {"pid": os.getpid(), "n": n}
 
-    Dataset.range(200).map(slow).save_tfrecords(tmp_path, workers=2)
-    rows = Dataset.from_tfrecords(tmp_path, {"pid": fl.FixedLenFeature([], "int64")})
+    Dataset.range(200).map(meet).save_tfrecords(tmp_path / "set", workers=2)
+    rows = Dataset.from_tfrecords(tmp_path / "set", {"pid": fl.FixedLenFeature([], "int64")})
     pids = {int(row["pid"]) for row in rows}
     assert len(pids) == 2
     assert os.getpid() not in pids
