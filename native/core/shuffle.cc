@@ -1,8 +1,14 @@
 #include "core/shuffle.h"
 
+#include <algorithm>
+#include <array>
+
 namespace feedline {
 
 namespace {
+
+// Draws before their values are looked up: few enough for the numbers to stay in the innermost cache.
+constexpr size_t kChunk = 512;
 
 // SplitMix64 (Steele, Lea, Flood 2014): a counter, well mixed.
 uint64_t random_at(uint64_t key, uint64_t n) noexcept {
@@ -37,6 +43,22 @@ size_t draw(uint64_t key, ShuffleBuffer& shared, std::span<int64_t> out) noexcep
   }
   shared = buffer;
   return drawn;
+}
+
+Flaw draw_values(uint64_t key, ShuffleBuffer& buffer, std::span<const int64_t> values, std::span<int64_t> out,
+                 size_t& drawn) noexcept {
+  std::array<int64_t, kChunk> numbers;
+  for (drawn = 0; drawn < out.size();) {
+    const size_t count = draw(key, buffer, std::span(numbers).first(std::min(kChunk, out.size() - drawn)));
+    if (count == 0) break;
+    for (size_t i = 0; i < count; ++i) {
+      const auto number = static_cast<uint64_t>(numbers[i]);
+      if (number >= values.size()) return {Flaw::Kind::kIndex, static_cast<int64_t>(drawn + i), numbers[i]};
+      out[drawn + i] = values[number];
+    }
+    drawn += count;
+  }
+  return {};
 }
 
 }  // namespace feedline

@@ -4,8 +4,11 @@
 // be gone through again, up to any draw, from its key alone.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+
+#include "core/gather.h"
 
 namespace feedline {
 
@@ -19,5 +22,9 @@ struct ShuffleBuffer {
 
 // Draws until `out` is full or the buffer is empty; says how many. At `end` the buffer shrinks.
 size_t draw(uint64_t key, ShuffleBuffer& buffer, std::span<int64_t> out) noexcept;
+
+// The same with values[number] in place of each number. The first number that has no value is a flaw, kIndex.
+Flaw draw_values(uint64_t key, ShuffleBuffer& buffer, std::span<const int64_t> values, std::span<int64_t> out,
+                 size_t& drawn) noexcept;
 
 }  // namespace feedline

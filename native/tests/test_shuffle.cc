@@ -54,6 +54,26 @@ TEST(each_number_comes_first_equally_often) {
   CHECK(chi_square < 30);
 }
 
+TEST(values_come_in_the_order_of_their_numbers) {
+  constexpr int64_t kCount = 3000, kSize = 700;
+  std::vector<int64_t> values(kCount), slots(kSize), out(kCount + 1);
+  for (int64_t i = 0; i < kCount; ++i) values[static_cast<size_t>(i)] = 7 * i;
+  std::iota(slots.begin(), slots.end(), 0);
+  ShuffleBuffer buffer{slots, kSize, kSize, kCount, 0};
+  size_t drawn = 0;
+  CHECK(!draw_values(5, buffer, values, out, drawn));
+  CHECK_EQ(drawn, static_cast<size_t>(kCount));
+  const auto numbers = shuffled(5, kSize, kCount, 1000);
+  for (size_t i = 0; i < drawn; ++i) CHECK_EQ(out[i], 7 * numbers[i]);
+}
+
+TEST(a_number_without_a_value_is_a_flaw) {
+  std::vector<int64_t> slots{3, -1, 2}, values(3), out(3);
+  ShuffleBuffer buffer{slots, 3, 3, 3, 0};
+  size_t drawn = 0;
+  CHECK(draw_values(5, buffer, values, out, drawn).kind == Flaw::Kind::kIndex);
+}
+
 TEST(an_empty_buffer_gives_nothing) {
   CHECK(shuffled(1, 5, 0, 10).empty());
   ShuffleBuffer buffer;

@@ -62,6 +62,9 @@ def byte_strings(data: _Array, offsets: _Int64) -> list[bytes]: ...
 def draw(
     key: int, draws: int, slots: _Int64, filled: int, next: int, end: int, count: int
 ) -> tuple[_Int64, int, int]: ...
+def draw_values(
+    key: int, draws: int, slots: _Int64, filled: int, next: int, end: int, count: int, values: _Int64
+) -> tuple[_Int64, int, int]: ...
 
 # Records
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from feedline import _native
 from feedline.block import Block, Sources
-from feedline.column import empty, take
+from feedline.column import empty
 from feedline.errors import UsageError
 from feedline.graph import UNKNOWN, Context, Cursor, Indices, Node, Peek, RandomNode, State, Stream
 from feedline.graph.arguments import check_bool, check_int
@@ -105,13 +105,13 @@ class _ShuffleStream(Stream):
             rows = min(rows, end - store.next)
         if rows == 0:
             self._raise()
-        places, self._filled, store.next = _native.draw(
-            self._key, self._draws, self._slots, self._filled, store.next, end, rows
+        picks, self._filled, store.next = _native.draw_values(
+            self._key, self._draws, self._slots, self._filled, store.next, end, rows, store.picks
         )
-        if len(places) == 0:
+        if len(picks) == 0:
             return None
-        self._draws += len(places)
-        block = store.pick(places)
+        self._draws += len(picks)
+        block = store.block(picks)
         spare = _SPARE * self._context.rows_of(store.row_bytes)
         if self._end is None and store.next > 3 * self._filled + spare:
             store.compact(self._slots[: self._filled], store.next // 2)
@@ -243,9 +243,12 @@ class _Store:
         self._picks[self.end : end] = self._sources.add(block)
         self.end = end
 
-    def pick(self, places: Indices) -> Block:
-        picks = take(self._picks, places)
-        assert isinstance(picks, np.ndarray)
+    @property
+    def picks(self) -> Picks:
+        """Of each place."""
+        return self._picks[: self.end]
+
+    def block(self, picks: Picks) -> Block:
         return self._sources.pick(picks)
 
     def oldest(self) -> tuple[int, State, int]:
@@ -265,7 +268,7 @@ class _Store:
         while len(self._marks) > 1 and self._marks[1][0] <= oldest:
             self._marks.popleft()
 
-        copied = self.pick(old).copied() if len(old) else None
+        copied = self.block(self._picks[old]).copied() if len(old) else None
         picks = self._picks[before : self.end]
         is_needed = np.bincount(sources_in(picks)) > 0
         self._sources = self._sources.only(np.flatnonzero(is_needed))
