@@ -31,13 +31,12 @@ Flaw gather_small(const Rows& rows, std::span<const int64_t> indices, uint8_t* o
 
 Flaw gather_large(const Rows& rows, std::span<const int64_t> indices, uint8_t* out) noexcept {
   for (size_t i = 0; i < indices.size(); ++i) {
-    const int64_t index = indices[i];
-    if (outside(index, rows.count)) return bad_index(i, index);
-    if (i + kAhead < indices.size() && !outside(indices[i + kAhead], rows.count)) {
-      prefetch(rows.data + indices[i + kAhead] * rows.stride, rows.bytes);
-    }
-    std::memcpy(out + i * rows.bytes, rows.data + index * rows.stride, rows.bytes);
+    if (outside(indices[i], rows.count)) return bad_index(i, indices[i]);
   }
+  const auto row = [&](size_t i) { return rows.data + indices[i] * rows.stride; };
+  each_asked_for(
+      indices.size(), rows_ahead(rows.bytes), [&](size_t i) { prefetch(row(i), rows.bytes); },
+      [&](size_t i) { std::memcpy(out + i * rows.bytes, row(i), rows.bytes); });
   return {};
 }
 

@@ -41,10 +41,9 @@ void pick_small(std::span<const Rows> sources, std::span<const Pick> picks, uint
 template <auto kCopy>
 void pick_large(std::span<const Rows> sources, size_t bytes, std::span<const Pick> picks,
                 uint8_t* out) noexcept {
-  for (size_t i = 0; i < picks.size(); ++i) {
-    if (i + kAhead < picks.size()) prefetch(row_at(sources, picks[i + kAhead]), bytes);
-    kCopy(out + i * bytes, row_at(sources, picks[i]), bytes);
-  }
+  each_asked_for(
+      picks.size(), rows_ahead(bytes), [&](size_t i) { prefetch(row_at(sources, picks[i]), bytes); },
+      [&](size_t i) { kCopy(out + i * bytes, row_at(sources, picks[i]), bytes); });
 }
 
 void pick_column(const PickedRows& column, std::span<const Pick> picks, size_t first, bool streams) noexcept {
@@ -156,13 +155,16 @@ Flaw pick_ranges(std::span<const RangeSource> sources, size_t unit, const Picks&
   size_t bytes = 0;
   if (__builtin_mul_overflow(static_cast<size_t>(total), unit, &bytes)) throw std::bad_alloc();
   data = Buffer(bytes);
-  share_rows(ranges.size(), bytes / std::max<size_t>(ranges.size(), 1), [&](size_t first, size_t last) {
+  const size_t mean = bytes / std::max<size_t>(ranges.size(), 1);
+  share_rows(ranges.size(), mean, [&](size_t first, size_t last) {
     uint8_t* out = data.data() + static_cast<size_t>(ends[first]) * unit;
-    for (size_t i = first; i < last; ++i) {
-      if (i + kAhead < last) prefetch(ranges[i + kAhead].from, ranges[i + kAhead].bytes);
-      if (ranges[i].bytes != 0) std::memcpy(out, ranges[i].from, ranges[i].bytes);
-      out += ranges[i].bytes;
-    }
+    const auto part = std::span(ranges).subspan(first, last - first);
+    each_asked_for(
+        part.size(), rows_ahead(mean), [&](size_t i) { prefetch(part[i].from, part[i].bytes); },
+        [&](size_t i) {
+          if (part[i].bytes != 0) std::memcpy(out, part[i].from, part[i].bytes);
+          out += part[i].bytes;
+        });
   });
   return {};
 }

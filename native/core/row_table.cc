@@ -109,11 +109,9 @@ void copy_near(const FoundRows& rows, const RowField& field, uint8_t* out) noexc
 template <auto kCopy>
 void copy_far(const FoundRows& rows, const RowField& field, uint8_t* out) noexcept {
   const auto value = [&](size_t i) { return load<const uint8_t*>(rows[i] + field.offset); };
-  for (size_t i = 0; i < std::min(kAhead, rows.size()); ++i) prefetch(value(i), field.bytes);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (i + kAhead < rows.size()) prefetch(value(i + kAhead), field.bytes);
-    kCopy(out + i * field.bytes, value(i), field.bytes);
-  }
+  each_asked_for(
+      rows.size(), rows_ahead(field.bytes), [&](size_t i) { prefetch(value(i), field.bytes); },
+      [&](size_t i) { kCopy(out + i * field.bytes, value(i), field.bytes); });
 }
 
 // Calls each(rows, first) for the picks, a chunk at a time, the next being asked for before.
@@ -140,13 +138,14 @@ std::vector<int64_t> counts_of(std::span<const RowTable* const> tables) {
   return counts;
 }
 
-// Copies strings end to end; the offsets are there.
-void copy_strings(std::span<const FarString> strings, uint8_t* out) noexcept {
-  for (size_t i = 0; i < strings.size(); ++i) {
-    if (i + kAhead < strings.size()) prefetch(strings[i + kAhead].data, strings[i + kAhead].size);
-    if (strings[i].size != 0) std::memcpy(out, strings[i].data, strings[i].size);
-    out += strings[i].size;
-  }
+// Copies strings of about `mean` bytes end to end; the offsets are there.
+void copy_strings(std::span<const FarString> strings, size_t mean, uint8_t* out) noexcept {
+  each_asked_for(
+      strings.size(), rows_ahead(mean), [&](size_t i) { prefetch(strings[i].data, strings[i].size); },
+      [&](size_t i) {
+        if (strings[i].size != 0) std::memcpy(out, strings[i].data, strings[i].size);
+        out += strings[i].size;
+      });
 }
 
 }  // namespace
@@ -318,8 +317,9 @@ Flaw pick_columns(const RowLayout& layout, std::span<const RowTable* const> tabl
       offsets[i + 1] = static_cast<int64_t>(total);
     }
     columns[f].data = Buffer(total);
-    share_rows(picks.size(), total / std::max<size_t>(picks.size(), 1), [&](size_t begin, size_t end) {
-      copy_strings(std::span(strings[f]).subspan(begin, end - begin),
+    const size_t mean = total / std::max<size_t>(picks.size(), 1);
+    share_rows(picks.size(), mean, [&](size_t begin, size_t end) {
+      copy_strings(std::span(strings[f]).subspan(begin, end - begin), mean,
                    columns[f].data.data() + offsets[begin]);
     });
   }
@@ -356,13 +356,16 @@ Flaw copy_rows(const RowLayout& layout, std::span<const RowTable* const> tables,
       out += bytes;
       return const_cast<const uint8_t*>(out - bytes);
     };
-    const auto row_at = [&](size_t i) { return copy.data.data() + i * layout.stride; };
-    for (size_t i = begin; i < end; ++i) {
-      uint8_t* const row = row_at(i);
+    const auto row_at = [&](size_t i) { return copy.data.data() + (begin + i) * layout.stride; };
+    const auto ask = [&](size_t i) {
       for (const RowField& field : layout.fields) {
-        if (field.kind == RowField::Kind::kFar && i + kAhead < end)
-          prefetch(load<const uint8_t*>(row_at(i + kAhead) + field.offset), field.bytes);
-        uint8_t* const place = row + field.offset;
+        if (field.kind == RowField::Kind::kFar)
+          prefetch(load<const uint8_t*>(row_at(i) + field.offset), field.bytes);
+      }
+    };
+    each_asked_for(end - begin, rows_ahead(far / copy.rows), ask, [&](size_t i) {
+      for (const RowField& field : layout.fields) {
+        uint8_t* const place = row_at(i) + field.offset;
         if (field.kind == RowField::Kind::kFar) {
           store(place, moved(load<const uint8_t*>(place), field.bytes));
         } else if (field.kind == RowField::Kind::kString) {
@@ -370,7 +373,7 @@ Flaw copy_rows(const RowLayout& layout, std::span<const RowTable* const> tables,
           store(place, FarString{moved(string.data, string.size), string.size});
         }
       }
-    }
+    });
   });
   copy.chunks.push_back(std::move(chunk));
   return {};
