@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from functools import cache
 from pathlib import Path
 
 _CGROUP = Path("/sys/fs/cgroup")
@@ -11,11 +12,12 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 def usable_cores() -> int:
     """Those it may run on, or fewer when a quota allows less of their time."""
-    quota = _quota(_CGROUP)
+    quota = _quota(_CGROUP)  # read once: that takes longer than to begin an iteration
     cores = len(os.sched_getaffinity(0))
     return cores if quota is None else max(1, min(cores, math.ceil(quota)))
 
 
+@cache
 def _quota(cgroup: Path) -> float | None:
     """In cores; None when there is none."""
     try:
