@@ -252,8 +252,8 @@ class Sources:
         self.structure: Structure | None = None
         self._numbers: dict[int, int] = {}  # of a source, by its id: `sources` keeps it alive
 
-    def add(self, block: Block | Table) -> Picks:
-        """The picks of its rows, from now on."""
+    def add(self, block: Block | Table, out: Picks | None = None) -> Picks:
+        """The picks of its rows, from now on; in `out`, if that is given."""
         if self.structure is None:
             self.structure = block.structure
             self.row_bytes = block.nbytes // max(1, block.rows)
@@ -263,12 +263,16 @@ class Sources:
         if picks is None:
             if block.rows > MOST_ROWS:
                 raise UsageError(f"a block of {block.rows:,} rows is too long to pick rows out of it.")
-            return picks_of(self._number(block), _all_rows(block.rows))
+            return _picks_of(self._number(block), _all_rows(block.rows), out)
         sources = picks.sources.sources
         if len(sources) == 1:
-            number = self._number(sources[0])
-            return picks_of(number, picks.picks) if number else picks.picks
-        return _native.renumber(picks.picks, np.array([self._number(source) for source in sources]))
+            return _picks_of(self._number(sources[0]), picks.picks, out)
+        numbers = np.array([self._number(source) for source in sources])
+        renumbered = _native.renumber(picks.picks, numbers)
+        if out is None:
+            return renumbered
+        out[:] = renumbered
+        return out
 
     def _number(self, source: Block | Table) -> int:
         number = self._numbers.get(id(source))
@@ -324,6 +328,11 @@ _ROWS.flags.writeable = False
 
 def _all_rows(count: int) -> Indices:
     return _ROWS[:count] if count <= len(_ROWS) else np.arange(count)
+
+
+def _picks_of(source: int, rows: Picks, out: Picks | None) -> Picks:
+    # Those of the first source are its rows: where nobody asks for a copy, none is made.
+    return rows if source == 0 and out is None else picks_of(source, rows, out)
 
 
 class _Picked:

@@ -23,9 +23,9 @@ _ROW_BITS = 32
 MOST_ROWS = 1 << _ROW_BITS  # that a source may have
 
 
-def picks_of(source: Any, rows: Any) -> Picks:
-    """Rows of a source, or row rows[0] of source[0] and so on."""
-    picks: Picks = rows + (source << _ROW_BITS)
+def picks_of(source: Any, rows: Any, out: Picks | None = None) -> Picks:
+    """Rows of a source, or row rows[0] of source[0] and so on; written to `out`, if that is given."""
+    picks: Picks = np.add(rows, source << _ROW_BITS, out=out)
     return picks
 
 

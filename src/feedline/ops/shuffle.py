@@ -65,6 +65,7 @@ class _ShuffleStream(Stream):
         self._ahead = min(context.block_rows, node.size // 2)
         self._slots: Indices = np.empty(0, np.int64)  # places in the store; the first _filled are in use
         self._filled = 0
+        self._drains = False  # `_slots` are picks
         self._ready: Block | None = None  # was drawn, and is to be given next
         self._error: Exception | None = None  # of the input, when all rows in front of it were drawn
         if state is None:
@@ -105,9 +106,13 @@ class _ShuffleStream(Stream):
             rows = min(rows, end - store.next)
         if rows == 0:
             self._raise()
-        picks, self._filled, store.next = _native.draw_values(
-            self._key, self._draws, self._slots, self._filled, store.next, end, rows, store.picks
-        )
+        if self._end is not None and store.next == end and not self._drains:
+            self._drain()
+        buffer = (self._key, self._draws, self._slots, self._filled, store.next, end, rows)
+        if self._drains:
+            picks, self._filled, _ = _native.draw(*buffer)
+        else:
+            picks, self._filled, store.next = _native.draw_values(*buffer, store.picks)
         if len(picks) == 0:
             return None
         self._draws += len(picks)
@@ -125,6 +130,12 @@ class _ShuffleStream(Stream):
         self._slots = np.arange(min(size, self._store.end), dtype=np.int64)
         self._filled = self._store.next = len(self._slots)
         self._begun = True
+
+    def _drain(self) -> None:
+        """All rows are in the buffer, and no more will come: its slots tell no places any more, but picks."""
+        picks = self._store.picks
+        self._slots = picks[self._slots[: self._filled]] if self._draws else picks
+        self._drains = True
 
     def _raise(self) -> None:
         assert self._error is not None
@@ -240,7 +251,7 @@ class _Store:
             larger = empty((max(end, 2 * len(self._picks)),), self._picks.dtype)
             larger[: self.end] = self._picks[: self.end]
             self._picks = larger
-        self._picks[self.end : end] = self._sources.add(block)
+        self._sources.add(block, self._picks[self.end : end])
         self.end = end
 
     @property
@@ -275,7 +286,7 @@ class _Store:
         shift = len(old) - before
         self._picks[len(old) : self.end + shift] = _native.renumber(picks, np.cumsum(is_needed) - 1)
         if copied is not None:
-            self._picks[: len(old)] = self._sources.add(copied)
+            self._sources.add(copied, self._picks[: len(old)])
 
         slots[is_old] = np.searchsorted(old, slots[is_old])
         slots[~is_old] += shift
