@@ -9,9 +9,10 @@ from benchmarks.write_examples import Written
 ROWS = {"tf_record_writer": [{}]}
 
 
-def write(records: list[bytes]) -> Written:
+def write(parts: list[list[bytes]]) -> Written:
     written = Written()
     with tf.io.TFRecordWriter(written.path) as writer:
-        for record in records:
-            writer.write(record)
+        for part in parts:
+            for record in part:
+                writer.write(record)
     return written
