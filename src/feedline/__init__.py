@@ -72,8 +72,8 @@ def __getattr__(name: str) -> _Any:
         from importlib.metadata import version
 
         return version("feedline")
-    if name == "keras":  # its classes are Keras's own
+    if name == "keras":
         from importlib import import_module
 
-        return import_module("feedline.adapt.keras")
+        return import_module("feedline.keras")
     raise AttributeError(f"module 'feedline' has no attribute {name!r}")

@@ -236,6 +236,16 @@ def test_a_resumed_training_ends_with_the_same_weights_wherever_it_stopped(case,
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6, err_msg=f"{stop}, {save_freq}")
 
 
+def test_a_resumed_training_counts_as_many_steps(tmp_path):
+    steps = []
+    for stop in (None, 4):
+        with suppress(Stop):
+            train(tmp_path / str(stop), shuffled("known"), stop)
+        train(tmp_path / str(stop), shuffled("known"))
+        steps.append(int(compiled_model().optimizer.iterations))
+    assert steps == [3 * STEPS, 3 * STEPS]
+
+
 def test_a_dataset_of_unknown_length_is_resumed_at_the_beginning_of_an_epoch(tmp_path):
     whole, _ = train(tmp_path / "whole", shuffled("unknown"))
     with pytest.raises(Stop):
@@ -271,6 +281,27 @@ def test_one_checkpoint_is_kept_and_what_a_killed_process_left_is_no_hindrance(t
     (tmp_path / ".unfinished" / "model.weights.h5").write_bytes(b"half")
     train(tmp_path, shuffled("known"))
     assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("name", ["model.weights.h5", "position.json"])
+def test_a_damaged_checkpoint_is_named(name, tmp_path):
+    train(tmp_path, shuffled("known"))
+    (checkpoint,) = tmp_path.iterdir()
+    (checkpoint / name).write_bytes((checkpoint / name).read_bytes()[:50])
+    with pytest.raises(fl.UsageError, match=f"(?s)cannot go on from {checkpoint}.*remove it"):
+        train(tmp_path, shuffled("known"), epochs=5)
+
+
+def test_a_checkpoint_of_another_pipeline_is_named(tmp_path):
+    train(tmp_path, shuffled("known"))
+    with pytest.raises(fl.UsageError, match=f"(?s)cannot go on from {tmp_path}.*another pipeline"):
+        train(tmp_path, batches(), epochs=5)
+
+
+def test_feedline_keras_can_be_imported_from():
+    from feedline.keras import ResumeCallback
+
+    assert ResumeCallback is fl.keras.ResumeCallback
 
 
 def test_the_callback_says_what_it_cannot_follow(tmp_path):

@@ -1,4 +1,4 @@
-"""to_keras: what `model.fit` takes best on the backend that Keras runs on. This module is `feedline.keras`.
+"""to_keras: what `model.fit` takes best on the backend that Keras runs on.
 
 On TensorFlow that is a tf.data.Dataset. On JAX and torch it is a data adapter of our own: Keras would copy
 the elements of all others, take no end from a PyDataset that does not know its length, and no second epoch
@@ -30,8 +30,6 @@ from feedline.graph import INFINITE, UNKNOWN
 if TYPE_CHECKING:
     from feedline.dataset import Dataset
 
-    ResumeCallback: Any
-
 _ENDLESS = 2**62
 
 
@@ -49,14 +47,6 @@ def to_keras(dataset: Dataset) -> Any:
         f"to_keras(): Keras runs on {backend}, which feedline does not feed.\n"
         "  Set KERAS_BACKEND to tensorflow, jax or torch; or pass the arrays that iter(dataset) gives."
     )
-
-
-def __getattr__(name: str) -> Any:
-    if name == "ResumeCallback":  # made when asked for: its base is Keras's
-        from feedline.adapt.resume import callback_class
-
-        return callback_class()
-    raise AttributeError(f"module 'feedline.keras' has no attribute {name!r}")
 
 
 def _count(dataset: Dataset) -> int | None:

@@ -14,6 +14,7 @@ import os
 import shutil
 import warnings
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,7 @@ class _Resume:
         self._save_freq = save_freq
         self._epoch = 0
         self._step_before = 0  # steps of this epoch that were made before it was resumed
+        self._count: int | None = None  # the optimizer's, of steps, after the last one of a resumed epoch
         self._unsaved = 0
         self._silence: warnings.catch_warnings[None] | None = None
 
@@ -67,13 +69,29 @@ class _Resume:
         self._check(model)
         self._progress.start()
         found = self._checkpoints.newest()
-        model._initial_epoch = None
+        model._initial_epoch = self._count = None
         if found is None:
             return
+        try:
+            self._go_on_from(found)
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+        ) as error:  # what h5py, Keras, json and feedline raise
+            raise UsageError(
+                f"ResumeCallback: cannot go on from {found}: {error}\n"
+                "  It is damaged, or of another model or pipeline.\n"
+                "  To begin anew, give another path or remove it."
+            ) from error
+
+    def _go_on_from(self, checkpoint: Path) -> None:
+        model = self.model
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
-        model.load_weights(found / _WEIGHTS)
-        saved = json.loads((found / _POSITION).read_text())
+        model.load_weights(checkpoint / _WEIGHTS)
+        saved = json.loads((checkpoint / _POSITION).read_text())
         epoch, step, steps = saved["epoch"], saved["step"], self.params["steps"]
         if step and step >= steps:
             epoch, step = epoch + 1, 0
@@ -112,12 +130,19 @@ class _Resume:
                 "ResumeCallback(path, dataset): fit(...) is not fed by this dataset.\n"
                 "  Give it the one whose to_keras() is fitted: the same object."
             )
+        step = self._step_before + batch + 1
+        if self._step_before and step == self.params["steps"] and _steps_are_graphs():
+            self._count = int(self.model.optimizer.iterations)
         self._unsaved += 1
         if self._unsaved >= self._save_freq and self._dataset.cardinality() != UNKNOWN:
-            self._save(self._epoch, self._step_before + batch + 1)
+            self._save(self._epoch, step)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self._step_before = 0
+        if self._count is not None:
+            # Keras asked for a batch more than there were, and the optimizer counted it.
+            self.model.optimizer.iterations.assign(self._count)
+            self._count = None
         if self._silence is not None:
             self._silence.__exit__(None, None, None)
             self._silence = None
@@ -139,6 +164,11 @@ class _Resume:
             self.model.save_weights(directory / _WEIGHTS)
             position = {"epoch": epoch, "step": step, "data": self._progress.position}
             (directory / _POSITION).write_text(json.dumps(position))
+
+
+def _steps_are_graphs() -> bool:
+    """As on TensorFlow: what needs no data in a step, like counting it, is done although no batch came."""
+    return bool(import_module("keras").backend.backend() == "tensorflow")
 
 
 class Checkpoints:
