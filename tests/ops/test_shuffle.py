@@ -253,6 +253,30 @@ def resumed(dataset, state, block_rows=Context.block_rows):
     return one
 
 
+@pytest.mark.parametrize(
+    "then",
+    [
+        lambda ds: ds,
+        lambda ds: ds.map(lambda x: x),
+        lambda ds: ds.map(lambda x: x, num_parallel_calls=2, executor="thread"),
+        lambda ds: ds.prefetch(2),
+        lambda ds: ds.batch(8).prefetch(2).unbatch(),
+    ],
+    ids=["alone", "map", "parallel map", "prefetch", "batch and prefetch"],
+)
+@pytest.mark.parametrize(("count", "buffer_size"), [(120, 100), (101, 100), (100, 100), (300, 200)])
+def test_nothing_is_lost_when_the_end_was_seen_ahead_of_the_draws(count, buffer_size, then):
+    def made():
+        return then(Dataset.range(count).shuffle(buffer_size, seed=1))
+
+    whole = ints(made())
+    for taken in (*range(0, 40, 3), *range(40, count, 17)):
+        with iter(made()) as one:
+            assert ints(itertools.islice(one, taken)) == whole[:taken]
+            state = one.state_dict()
+        assert ints(resumed(made(), state)) == whole[taken:], taken
+
+
 def test_a_drawn_seed_goes_with_the_state():
     """Another process draws another seed; an order that was begun is finished all the same."""
     first = iter(Dataset.range(100).shuffle(20))

@@ -186,6 +186,8 @@ class _ShuffleStream(Stream):
             count = min(_REPLAYED, self._draws - done)
             _, filled, row = _native.draw(self._key, done, self._slots, filled, row, end, count)
         self._filled = filled
+        if self._end is not None and row < self._end:
+            self._end = None  # it was seen ahead of time: the rows in front of it are to be read again
         if self._end is None:
             row -= 1  # it is the hole
         needed = np.sort(self._slots[:filled])
