@@ -151,3 +151,14 @@ def test_it_obeys_the_laws_whatever_the_size_of_batches():
 def test_the_spec_is_that_of_a_row():
     assert Dataset.range(6).batch(2).unbatch().element_spec == ArraySpec((), INT64)
     assert generated(Dataset, [], (None, "int64")).unbatch().element_spec == ArraySpec(None, INT64)
+
+
+@pytest.mark.parametrize("ask", [list, lambda ds: ds.cardinality(), lambda ds: str(ds.explain())])
+@pytest.mark.parametrize("step", [lambda ds: ds.unbatch(), lambda ds: ds.rebatch(2)])
+def test_scalars_that_only_elements_tell_of_are_refused_each_time(step, ask):
+    dataset = step(Dataset.range(2).flat_map(lambda i: Dataset.range(3)))
+    for _ in range(2):
+        with pytest.raises(UsageError, match="which has no rows"):
+            list(dataset)
+    if ask is not list:
+        ask(dataset)

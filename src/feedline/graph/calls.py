@@ -116,6 +116,14 @@ def blame(error: BaseException, step: Node | str, element: int) -> None:
         error.add_note(note)
 
 
+def no_end(error: StopIteration) -> RuntimeError:
+    """What to raise instead, when a user's function raised this: who iterates would take it for the end."""
+    instead = RuntimeError("a function raised StopIteration")
+    for note in getattr(error, "__notes__", ()):
+        instead.add_note(note)
+    return instead
+
+
 class Collector:
     """Gathers what a function returned for one element after another into blocks.
 

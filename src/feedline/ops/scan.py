@@ -13,7 +13,7 @@ from feedline.block import Block
 from feedline.errors import UsageError
 from feedline.graph import Context, Node, Peek, State, Stream
 from feedline.graph.arguments import check_function
-from feedline.graph.calls import blame, own
+from feedline.graph.calls import blame, no_end, own
 from feedline.ops.carried import Carried, first_state
 from feedline.ops.each import EachStream
 from feedline.structure import flatten
@@ -48,6 +48,8 @@ class Scan(Node):
                 carried.set(carried.checked(self.scan_func(carried.value, element)))
             except Exception as error:
                 blame(error, self, number)
+                if isinstance(error, StopIteration):
+                    raise no_end(error) from error
                 raise
         leaves, structure = flatten(carried.value)
         return structure.unflatten([leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in leaves])

@@ -41,7 +41,8 @@ class Unbatch(Node):
         """The number of rows of every element, if that is known."""
         spec = self.input.spec(None)
         for leaf in [] if spec is None else flatten(spec)[0]:
-            if not isinstance(leaf, ObjectSpec) and leaf.shape is not None and leaf.shape[0] is not None:
+            # A scalar may only be known of since elements came. They are refused when they are read.
+            if not isinstance(leaf, ObjectSpec) and leaf.shape and leaf.shape[0] is not None:
                 size: int = leaf.shape[0]
                 return size
         return None

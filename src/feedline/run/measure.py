@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from feedline.block import Block
 from feedline.graph import Node, State, Stream
+from feedline.graph.calls import no_end
 
 Given = TypeVar("Given", bound=Block | None)
 
@@ -68,6 +69,8 @@ class Measured(Stream):
     def next(self, limit: int) -> Block | None:
         try:
             return self._measure.count(lambda: self._stream.next(limit), lambda: self._stream.waited)
+        except StopIteration as error:
+            raise no_end(error) from error
         finally:
             self._measure.ahead = max(self._measure.ahead, self._stream.ahead)
             if self._stream.workers:
