@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from feedline import Dataset, UsageError
-from feedline.testing import check_errors, check_laws
+from feedline.testing import check_errors, check_laws, in_blocks
 from tests.ops.sources import every_source
 from tests.tfdata import both, both_refuse
 
@@ -89,3 +89,17 @@ def test_what_only_the_elements_tell_is_refused_when_they_come():
         assert [next(rows), next(rows)] == [0, 1]
         with pytest.raises(UsageError, match=text):
             next(rows)
+        assert list(rows) == []
+
+
+@pytest.mark.parametrize("block_rows", [1, 2, 7, 1000])
+def test_a_second_dataset_that_does_not_fit_is_one_error_whatever_the_size_of_blocks(block_rows):
+    first, second = (Dataset.range(5).filter(lambda x: True) for _ in range(2))
+    with in_blocks(first.concatenate(second.map(str)), block_rows) as rows:
+        assert [int(next(rows)) for _ in range(5)] == [0, 1, 2, 3, 4]
+        with pytest.raises(UsageError, match="string here"):
+            next(rows)
+        state = rows.state_dict()
+        assert list(rows) == []
+        rows.load_state_dict(state)
+        assert list(rows) == []

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import itertools
 import json
+from random import Random
 
 import numpy as np
 import pytest
@@ -275,6 +276,50 @@ def test_nothing_is_lost_when_the_end_was_seen_ahead_of_the_draws(count, buffer_
             assert ints(itertools.islice(one, taken)) == whole[:taken]
             state = one.state_dict()
         assert ints(resumed(made(), state)) == whole[taken:], taken
+
+
+def each_event(elements):
+    """Elements and, in their places, errors."""
+    while True:
+        try:
+            yield int(next(elements))
+        except StopIteration:
+            return
+        except ValueError as error:
+            yield str(error)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_chains_are_resumed_exactly_with_elements_that_fail_before_the_shuffle(seed):
+    random = Random(seed)
+    count = random.choice([5, 30, 101, 150, 260])
+    buffer_size = random.choice([1, 2, 7, 50, 100, 120, count, count + 1])
+    bad = set(random.sample(range(count), random.choice([0, 1, 2, 4])))
+    then = random.choice(
+        [
+            lambda ds: ds,
+            lambda ds: ds.map(lambda x: x),
+            lambda ds: ds.map(lambda x: x, num_parallel_calls=2, executor="thread"),
+            lambda ds: ds.prefetch(2),
+            lambda ds: ds.shuffle(9, seed=4),
+        ]
+    )
+
+    def fails_if_bad(x):
+        if int(x) in bad:
+            raise ValueError(f"element {x}")
+        return x
+
+    def made():
+        return then(Dataset.range(count).map(fails_if_bad).shuffle(buffer_size, seed=3))
+
+    whole = list(each_event(iter(made())))
+    assert len(whole) == count
+    for taken in random.sample(range(count + 1), 6):
+        with iter(made()) as one:
+            assert list(itertools.islice(each_event(one), taken)) == whole[:taken]
+            state = one.state_dict()
+        assert list(each_event(resumed(made(), state))) == whole[taken:], (count, buffer_size, bad, taken)
 
 
 def test_a_drawn_seed_goes_with_the_state():

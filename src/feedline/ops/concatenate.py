@@ -69,11 +69,13 @@ class _ConcatenateStream(Stream):
         self._node = node
         self._context = context
         self._alike = Alike(node)
-        self._part: int
+        self._part: int  # 2: there is none any more, because the second does not fit
         self._part, inner = state or (0, None)
-        self._stream = context.open(node.parts[self._part], inner)
+        self._stream = context.open(node.parts[self._part], inner) if self._part < 2 else None
 
     def next(self, limit: int) -> Block | None:
+        if self._stream is None:
+            return None
         block = self._stream.next(limit)
         if block is None and self._part == 0:
             self._stream.close()
@@ -81,11 +83,19 @@ class _ConcatenateStream(Stream):
             self._stream = self._context.open(self._node.parts[1])
             block = self._stream.next(limit)
         if block is not None:
-            self._alike.check(block)
+            try:
+                self._alike.check(block)
+            except UsageError:
+                if self._part == 1:
+                    self.close()  # or each block would be an error, and how many there are is chance
+                    self._part = 2
+                raise
         return block
 
     def state(self) -> State:
-        return [self._part, self._stream.state()]
+        return [self._part, None if self._stream is None else self._stream.state()]
 
     def close(self) -> None:
-        self._stream.close()
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
