@@ -233,6 +233,8 @@ class Dataset:
         [(np.int64(0), np.int64(5)), (np.int64(1), np.int64(6))]
         """
         datasets, structure = flatten(args[0] if len(args) == 1 else args)
+        if datasets and structure.has_none:
+            raise UsageError("zip: give datasets, or a tree of them, without None.")
         for one in datasets:
             if not isinstance(one, Dataset):
                 raise UsageError(f"zip: give datasets, or a tree of them, not {type(one).__name__}.")

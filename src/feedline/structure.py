@@ -98,6 +98,11 @@ class Structure:
         """Lists and strings only: for headers and fingerprints. `from_json` takes it back."""
         return msgspec.to_builtins(self.root)
 
+    @property
+    def has_none(self) -> bool:
+        """Is there a None in it?"""
+        return _has_none(self.root)
+
     def unflatten(self, leaves: Sequence[Any]) -> Any:
         """The tree with these leaves, in the order of `flatten`."""
         if len(leaves) != self.leaf_count:
@@ -347,6 +352,12 @@ def _matcher(node: Node) -> Callable[[Any, list[Any]], bool]:
         return True
 
     return match_tuple
+
+
+def _has_none(node: Node) -> bool:
+    return isinstance(node, Nothing) or (
+        not isinstance(node, Leaf) and any(_has_none(child) for child in node.children)
+    )
 
 
 def _text(node: Node) -> str:

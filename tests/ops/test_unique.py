@@ -63,6 +63,8 @@ def test_what_only_elements_can_tell_is_refused_when_they_come():
     with pytest.raises(UsageError, match="int32, int64 or string"):
         list(Dataset.range(3).map(lambda x: float(x)).unique())
     with pytest.raises(UsageError, match="int32, int64 or string"):
+        list(Dataset.range(3).map(lambda x: (x, None)).unique())
+    with pytest.raises(UsageError, match="int32, int64 or string"):
         Dataset.from_tensor_slices(Ragged(Ragged([1, 2], [0, 1, 2]), [0, 2])).unique()
 
 

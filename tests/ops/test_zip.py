@@ -61,6 +61,11 @@ def test_zip_refuses_what_tf_data_refuses(args):
     both_refuse(lambda D: D.zip(*args))
 
 
+@pytest.mark.parametrize("tree", [lambda one: (one, None), lambda one: {"a": one, "b": (one, None)}])
+def test_none_among_datasets_is_refused_as_by_tf_data(tree):
+    both_refuse(lambda D: D.zip(tree(D.range(2))))
+
+
 def test_a_list_of_datasets_is_refused_as_by_tf_data():
     both_refuse(lambda D: D.zip([D.range(2), D.range(3)]))
 

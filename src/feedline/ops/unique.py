@@ -34,8 +34,9 @@ class Unique(Node):
             self.check(spec)
 
     def check(self, spec: Any) -> None:
-        leaves, _ = flatten(spec)
-        if len(leaves) != 1 or not isinstance(leaves[0], ArraySpec) or leaves[0].dtype not in _DTYPES:
+        leaves, structure = flatten(spec)
+        is_one = len(leaves) == 1 and not structure.has_none
+        if not is_one or not isinstance(leaves[0], ArraySpec) or leaves[0].dtype not in _DTYPES:
             raise UsageError(
                 f"unique: each element must be one int32, int64 or string, or an array of them, not {spec}.\n"
                 "  To keep others apart, give each a string of its own:  map(...)"
