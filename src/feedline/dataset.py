@@ -372,7 +372,7 @@ class Dataset:
         """
         if not isinstance(dataset, Dataset):
             raise UsageError(f"concatenate: give a Dataset, not {type(dataset).__name__}.")
-        return Dataset(ops.Concatenate((self._node, dataset._node), site=_site("concatenate")))
+        return Dataset(ops.Concatenate.of(self._node, dataset._node, _site("concatenate")))
 
     def enumerate(self, start: int = 0) -> Dataset:
         """Pairs of a number, counted from `start`, and the element.

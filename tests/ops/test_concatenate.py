@@ -16,6 +16,8 @@ PIPELINES = {
     "nothing at all": lambda D: D.range(0).concatenate(D.range(0)),
     "infinity first": lambda D: D.range(2).repeat().concatenate(D.range(3)),
     "infinity last": lambda D: D.range(2).concatenate(D.range(3).repeat()),
+    "three": lambda D: D.range(2).concatenate(D.range(0)).concatenate(D.range(5, 8)),
+    "one within another": lambda D: D.range(2).concatenate(D.range(3).concatenate(D.range(4))),
     "the unknown first": lambda D: D.range(9).filter(lambda x: x > 6).concatenate(D.range(2)),
     "the unknown and infinity": lambda D: D.range(9).filter(lambda x: x > 6).concatenate(D.range(2).repeat()),
     "itself": lambda D: (lambda ds: ds.concatenate(ds).concatenate(ds))(D.range(2)),
@@ -68,7 +70,7 @@ def test_concatenate_says_what_is_wrong():
     with pytest.raises(UsageError) as caught:
         Dataset.range(2).concatenate(Dataset.from_tensors({"a": 1.5}))
     assert str(caught.value).endswith(
-        ": the second dataset has elements {'a': ArraySpec((), float32)}, and the first "
+        ": the dataset that is added has elements {'a': ArraySpec((), float32)}, and what it is added to "
         "ArraySpec((), int64).\n"
         "  Both must have the same structure and dtypes: change one of them, with map."
     )
@@ -103,3 +105,16 @@ def test_a_second_dataset_that_does_not_fit_is_one_error_whatever_the_size_of_bl
         assert list(rows) == []
         rows.load_state_dict(state)
         assert list(rows) == []
+
+
+def test_as_many_as_a_loop_adds():
+    dataset = Dataset.range(0)
+    for number in range(1200):
+        dataset = dataset.concatenate(Dataset.range(number, number + 1))
+    assert [int(x) for x in dataset] == list(range(1200))
+    assert (len(dataset), int(dataset[700])) == (1200, 700)
+
+
+def test_three_obey_the_laws():
+    check_laws(lambda ds: ds.concatenate(ds.take(2)).concatenate(ds.skip(3)), Dataset.range(7))
+    check_errors(lambda ds: ds.concatenate(ds).concatenate(ds), Dataset.range(7))

@@ -77,6 +77,16 @@ def always(elements: Elements) -> bool:
     return True
 
 
+def _encoded(side: Side, dataset: Any) -> Any:
+    """Ragged batches of different sizes cannot be batched in tf.data, unless a map has passed them on."""
+    if side is OURS:
+        return dataset
+    spec = dataset.element_spec
+    if not any(getattr(leaf, "ragged_rank", 0) for leaf in tf.nest.flatten(spec)):
+        return dataset
+    return dataset.map((lambda *element: element) if isinstance(spec, tuple) else lambda element: element)
+
+
 def _leaf(spec: Any) -> Leaf:
     if not isinstance(spec, tf.TensorSpec | tf.RaggedTensorSpec):
         return Leaf("other", "other", None, None, True)
@@ -218,7 +228,9 @@ STEPS = [
         FEW.flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n - 1))),
         lambda side, ds, shard: ds.shard(*shard),
     ),
-    Step("batch", always, st.tuples(FEW, st.booleans()), lambda side, ds, args: ds.batch(*args)),
+    Step(
+        "batch", always, st.tuples(FEW, st.booleans()), lambda side, ds, args: _encoded(side, ds).batch(*args)
+    ),
     Step("enumerate", always, st.integers(-2, 5), lambda side, ds, start: ds.enumerate(start)),
     Step("prefetch", always, st.sampled_from([0, 1, 3, -1]), lambda side, ds, n: ds.prefetch(n)),
     Step("concatenate", always, COUNTS, lambda side, ds, n: ds.concatenate(ds.take(n))),

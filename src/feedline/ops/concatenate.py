@@ -9,7 +9,7 @@ import numpy as np
 
 from feedline.block import Block
 from feedline.errors import UsageError
-from feedline.graph import Context, Indices, Node, Peek, State, Stream, cardinality
+from feedline.graph import Context, Indices, Node, Peek, Site, State, Stream, cardinality
 from feedline.graph.alike import Alike
 from feedline.spec import ObjectSpec, merge_specs
 from feedline.structure import flatten
@@ -17,10 +17,19 @@ from feedline.structure import flatten
 
 @dataclass(frozen=True, eq=False)
 class Concatenate(Node):
-    parts: tuple[Node, Node]
+    parts: tuple[Node, ...]
 
     passes_rows_on = True
     is_portable = True
+
+    @classmethod
+    def of(cls, one: Node, other: Node, site: Site | None) -> Concatenate:
+        """What is added to a concatenation becomes a part of it.
+
+        Hundreds of datasets that are added in a loop would otherwise be so many steps inside of each other.
+        """
+        before = one.parts if isinstance(one, Concatenate) else (one,)
+        return cls((*before, other), site=site)
 
     def __post_init__(self) -> None:
         self.spec(None)  # what is known already must fit
@@ -33,32 +42,33 @@ class Concatenate(Node):
         return cardinality.total([part.cardinality() for part in self.parts])
 
     def spec(self, peek: Peek | None) -> Any:
-        one, other = (part.spec(peek) for part in self.parts)
-        if one is None or other is None:
+        specs = [part.spec(peek) for part in self.parts]
+        if None in specs:
             return None
-        leaves, structure = flatten(one)
-        others, other_structure = flatten(other)
-        merged = [merge_specs(a, b) for a, b in zip(leaves, others, strict=False)]
-        mixed = any(isinstance(m, ObjectSpec) and m != a for m, a in zip(merged, leaves, strict=False))
-        if structure != other_structure or mixed:
-            raise UsageError(
-                f"{self}: the second dataset has elements {other}, and the first {one}.\n"
-                "  Both must have the same structure and dtypes: change one of them, with map."
-            )
-        return structure.unflatten(merged)
+        leaves, structure = flatten(specs[0])
+        for other in specs[1:]:
+            others, other_structure = flatten(other)
+            merged = [merge_specs(a, b) for a, b in zip(leaves, others, strict=False)]
+            mixed = any(isinstance(m, ObjectSpec) and m != a for m, a in zip(merged, leaves, strict=False))
+            if structure != other_structure or mixed:
+                raise UsageError(
+                    f"{self}: the dataset that is added has elements {other}, and what it is added to "
+                    f"{structure.unflatten(leaves)}.\n"
+                    "  Both must have the same structure and dtypes: change one of them, with map."
+                )
+            leaves = merged
+        return structure.unflatten(leaves)
 
     def gather(self, indices: Indices, context: Context) -> Block:
-        border = self.parts[0].length()
-        assert border is not None
-        first = np.flatnonzero(indices < border)
-        second = np.flatnonzero(indices >= border)
-        blocks = []
-        if len(first):
-            blocks.append(context.gather(self.parts[0], indices[first]))
-        if len(second):
-            blocks.append(context.gather(self.parts[1], indices[second] - border))
+        ends = np.cumsum([part.length() for part in self.parts])
+        which = np.searchsorted(ends, indices, side="right")
+        blocks, places = [], []
+        for number in np.unique(which).tolist():
+            places.append(np.flatnonzero(which == number))
+            begin = ends[number - 1] if number else 0
+            blocks.append(context.gather(self.parts[number], indices[places[-1]] - begin))
         joined = Block.concat(blocks)
-        return joined if len(blocks) == 1 else joined.take(np.argsort(np.concatenate([first, second])))
+        return joined if len(blocks) == 1 else joined.take(np.argsort(np.concatenate(places)))
 
     def open(self, context: Context, state: State) -> Stream:
         return _ConcatenateStream(self, context, state)
@@ -69,28 +79,30 @@ class _ConcatenateStream(Stream):
         self._node = node
         self._context = context
         self._alike = Alike(node)
-        self._part: int  # 2: there is none any more, because the second does not fit
+        self._part: int
         self._part, inner = state or (0, None)
-        self._stream = context.open(node.parts[self._part], inner) if self._part < 2 else None
+        self._stream: Stream | None = None  # of that part, once it has begun
+        if inner is not None:
+            self._stream = context.open(node.parts[self._part], inner)
 
     def next(self, limit: int) -> Block | None:
-        if self._stream is None:
-            return None
-        block = self._stream.next(limit)
-        if block is None and self._part == 0:
-            self._stream.close()
-            self._part = 1
-            self._stream = self._context.open(self._node.parts[1])
+        while self._part < len(self._node.parts):
+            if self._stream is None:
+                self._stream = self._context.open(self._node.parts[self._part])
             block = self._stream.next(limit)
-        if block is not None:
-            try:
-                self._alike.check(block)
-            except UsageError:
-                if self._part == 1:
-                    self.close()  # or each block would be an error, and how many there are is chance
-                    self._part = 2
-                raise
-        return block
+            if block is not None:
+                try:
+                    self._alike.check(block)
+                except UsageError:
+                    self._leave()  # or each block would be an error, and how many there are is chance
+                    raise
+                return block
+            self._leave()
+        return None
+
+    def _leave(self) -> None:
+        self.close()
+        self._part += 1
 
     def state(self) -> State:
         return [self._part, None if self._stream is None else self._stream.state()]
