@@ -70,9 +70,8 @@ def test_concatenate_says_what_is_wrong():
     with pytest.raises(UsageError) as caught:
         Dataset.range(2).concatenate(Dataset.from_tensors({"a": 1.5}))
     assert str(caught.value).endswith(
-        ": the dataset that is added has elements {'a': ArraySpec((), float32)}, and what it is added to "
-        "ArraySpec((), int64).\n"
-        "  Both must have the same structure and dtypes: change one of them, with map."
+        ": dataset 1 has elements {'a': ArraySpec((), float32)}, and those before it ArraySpec((), int64).\n"
+        "  All must have the same structure and dtypes: change some of them, with map."
     )
     with pytest.raises(UsageError) as caught:
         Dataset.range(2).concatenate(5)

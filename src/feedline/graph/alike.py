@@ -1,15 +1,35 @@
-"""Are blocks from different places of one kind? Their shapes may differ, structure and dtypes not."""
+"""Are datasets, and blocks of different places, of one kind? Shapes may differ, structure and dtypes not."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from feedline.block import Block
 from feedline.column import Column, row_spec
 from feedline.errors import UsageError
 from feedline.graph.node import Node
-from feedline.spec import ObjectSpec, RaggedSpec, dtype_name
-from feedline.structure import Structure
+from feedline.spec import ObjectSpec, RaggedSpec, dtype_name, merge_specs
+from feedline.structure import Structure, flatten
+
+
+def common_spec(step: Node, specs: Sequence[Any]) -> Any:
+    """What the elements of all datasets have in common, which must be alike; None when one is not known."""
+    if any(spec is None for spec in specs):
+        return None
+    leaves, structure = flatten(specs[0])
+    for number, spec in enumerate(specs):
+        others, other_structure = flatten(spec)
+        merged = [merge_specs(a, b) for a, b in zip(leaves, others, strict=False)]
+        mixed = any(isinstance(m, ObjectSpec) and m != a for m, a in zip(merged, leaves, strict=False))
+        if structure != other_structure or mixed:
+            raise UsageError(
+                f"{step}: dataset {number} has elements {spec}, and those before it "
+                f"{structure.unflatten(leaves)}.\n"
+                "  All must have the same structure and dtypes: change some of them, with map."
+            )
+        leaves = merged
+    return structure.unflatten(leaves)
 
 
 class Alike:

@@ -13,11 +13,10 @@ import numpy as np
 from feedline.block import Block, Sources
 from feedline.errors import UsageError
 from feedline.graph import INFINITE, UNKNOWN, Context, Cursor, Indices, Node, Peek, State, Stream
-from feedline.graph.alike import Alike
+from feedline.graph.alike import Alike, common_spec
 from feedline.graph.arguments import check_bool
 from feedline.picker import Picks
-from feedline.spec import ArraySpec, ObjectSpec, merge_specs
-from feedline.structure import flatten
+from feedline.spec import ArraySpec
 
 _AHEAD = 4  # blocks' worth of rows that the datasets hold together
 _NUMBER = ArraySpec((), np.dtype(np.int64))
@@ -55,22 +54,7 @@ class ChooseFromDatasets(Node):
         return INFINITE if endless and self.choices.cardinality() == INFINITE else UNKNOWN
 
     def spec(self, peek: Peek | None) -> Any:
-        specs = [part.spec(peek) for part in self.parts]
-        if any(spec is None for spec in specs):
-            return None
-        leaves, structure = flatten(specs[0])
-        for number, spec in enumerate(specs):
-            others, other_structure = flatten(spec)
-            merged = [merge_specs(a, b) for a, b in zip(leaves, others, strict=False)]
-            mixed = any(isinstance(m, ObjectSpec) and m != a for m, a in zip(merged, leaves, strict=False))
-            if structure != other_structure or mixed:
-                raise UsageError(
-                    f"{self}: dataset {number} has elements {spec}, and those before it "
-                    f"{structure.unflatten(leaves)}.\n"
-                    "  All must have the same structure and dtypes: change some of them, with map."
-                )
-            leaves = merged
-        return structure.unflatten(leaves)
+        return common_spec(self, [part.spec(peek) for part in self.parts])
 
     def open(self, context: Context, state: State) -> Stream:
         return _ChooseStream(self, context, state)

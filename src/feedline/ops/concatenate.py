@@ -10,9 +10,7 @@ import numpy as np
 from feedline.block import Block
 from feedline.errors import UsageError
 from feedline.graph import Context, Indices, Node, Peek, Site, State, Stream, cardinality
-from feedline.graph.alike import Alike
-from feedline.spec import ObjectSpec, merge_specs
-from feedline.structure import flatten
+from feedline.graph.alike import Alike, common_spec
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,22 +40,7 @@ class Concatenate(Node):
         return cardinality.total([part.cardinality() for part in self.parts])
 
     def spec(self, peek: Peek | None) -> Any:
-        specs = [part.spec(peek) for part in self.parts]
-        if None in specs:
-            return None
-        leaves, structure = flatten(specs[0])
-        for other in specs[1:]:
-            others, other_structure = flatten(other)
-            merged = [merge_specs(a, b) for a, b in zip(leaves, others, strict=False)]
-            mixed = any(isinstance(m, ObjectSpec) and m != a for m, a in zip(merged, leaves, strict=False))
-            if structure != other_structure or mixed:
-                raise UsageError(
-                    f"{self}: the dataset that is added has elements {other}, and what it is added to "
-                    f"{structure.unflatten(leaves)}.\n"
-                    "  Both must have the same structure and dtypes: change one of them, with map."
-                )
-            leaves = merged
-        return structure.unflatten(leaves)
+        return common_spec(self, [part.spec(peek) for part in self.parts])
 
     def gather(self, indices: Indices, context: Context) -> Block:
         ends = np.cumsum([part.length() for part in self.parts])
