@@ -115,6 +115,15 @@ def test_a_key_must_be_one_integer(key):
         list(Dataset.range(3).group_by_window(lambda x: key, lambda key, group: group, 2))
 
 
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "uint64"])
+def test_a_key_of_another_dtype_than_int64_is_refused_as_in_tf_data(dtype):
+    numbers = np.arange(6, dtype=dtype)
+    with pytest.raises(ValueError, match="int64"):
+        tf.data.Dataset.from_tensor_slices(numbers).group_by_window(lambda x: x, lambda key, group: group, 2)
+    with pytest.raises(UsageError, match=f"must return an int64, not {dtype}"):
+        list(Dataset.from_tensor_slices(numbers).group_by_window(lambda x: x, lambda key, group: group, 2))
+
+
 def test_a_group_must_be_reduced_to_a_dataset():
     with pytest.raises(TypeError):
         tf.data.Dataset.range(3).group_by_window(lambda x: x, lambda key, group: key, 2)

@@ -88,6 +88,15 @@ def test_a_state_must_be_data():
         Dataset.range(3).scan(0, None)
 
 
+@pytest.mark.parametrize("first", [None, (np.int64(0), None), {"a": {"b": None}}], ids=repr)
+def test_none_is_no_state_as_in_tf_data(first):
+    for dataset, refused in ((Dataset, UsageError), (tf.data.Dataset, TypeError)):
+        with pytest.raises(refused):
+            dataset.range(3).scan(first, lambda state, x: (state, x))
+        with pytest.raises(refused):
+            dataset.range(3).reduce(first, lambda state, x: state)
+
+
 def test_the_first_state_is_not_changed_by_whoever_holds_the_array():
     first = np.zeros(2, "int64")
     dataset = Dataset.range(3).scan(first, total)
@@ -119,7 +128,7 @@ STATES = [
     np.zeros((0,), object),
     Ragged([1.5, 2.5, 3.5], [0, 2, 2, 3]),
     Ragged(Ragged(np.array([b"x", b"yz"], object), [0, 1, 2]), [0, 0, 2]),
-    ({"a": np.int8(1), "b": None}, (b"c",)),
+    ({"a": np.int8(1)}, (b"c",)),
     (),
 ]
 

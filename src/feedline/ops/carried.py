@@ -21,6 +21,11 @@ from feedline.structure import flatten
 def first_state(tree: Any) -> Any:
     """The initial state as it is held: a copy, with leaves as elements have them."""
     leaves, structure = flatten(tree)
+    if structure.has_none:
+        raise UsageError(
+            f"initial_state={tree!r}: a state is made of arrays, numbers and strings, without None.\n"
+            "  For a part that is not there yet, begin with an empty array: np.zeros(0)."
+        )
     held = []
     for leaf, path in zip(leaves, structure.paths(), strict=True):
         path = path.replace("element", "initial_state", 1)

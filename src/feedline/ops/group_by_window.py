@@ -24,7 +24,7 @@ from feedline.graph.arguments import check_function, check_int
 from feedline.graph.calls import blame, caller
 from feedline.graph.chance import for_made
 from feedline.ops.nested import Numbered, Rows
-from feedline.spec import RaggedSpec, Spec, merge_specs
+from feedline.spec import RaggedSpec, Spec, dtype_name, merge_specs
 from feedline.structure import flatten
 
 _TOO_SMALL = "a window has 1 element at least."
@@ -107,6 +107,16 @@ def _integer(value: Any, function: str) -> int:
         f"group_by_window: {function} must return an integer, not {value!r}.\n"
         "  It is called with one element (with a tuple's parts as arguments), and its numbers are NumPy's."
     )
+
+
+def _key(value: Any) -> int:
+    """What key_func returned: as in tf.data, an int64 or a plain int."""
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "iu" and value.dtype != np.int64:
+        raise UsageError(
+            f"group_by_window: key_func must return an int64, not {dtype_name(value.dtype)}.\n"
+            "  Convert the key: np.int64(key)."
+        )
+    return _integer(value, "key_func")
 
 
 class _Group:
@@ -235,7 +245,7 @@ class _GroupStream(Stream):
                 return full
 
     def _key_and_size(self, element: Any) -> tuple[int, int]:
-        key = _integer(self._call(element), "key_func")
+        key = _key(self._call(element))
         size = self._sizes.get(key)
         if size is None:
             size = self._sizes[key] = self._node.size_of(key)
@@ -258,7 +268,7 @@ class _GroupStream(Stream):
             rows: dict[int, list[int]] = {}
             for row, element in enumerate(block):
                 with suppress(Exception):  # those that failed are in no group
-                    key = _integer(self._call(element), "key_func")
+                    key = _key(self._call(element))
                     if key in counts:
                         rows.setdefault(key, []).append(row)
             self._hold(first, before, block, rows)

@@ -63,7 +63,7 @@ class Padding(NamedTuple):
         """For each leaf of the elements."""
         step, count = self.step, structure.leaf_count
         numbers = structure.unflatten(range(count))
-        if _has_none(numbers):
+        if structure.has_none:
             raise UsageError(f"{step}: the elements hold None, {numbers}, and only arrays can be filled up.")
         shapes: list[Any] = [None] * count
         values: list[Any] = [None] * count
@@ -201,11 +201,6 @@ def _plain_value(leaf: Any, where: str) -> Any:
     if not isinstance(value, np.generic | bytes):
         raise UsageError(f"{where}: {leaf!r} is no scalar, and one is needed for each array.")
     return value
-
-
-def _has_none(tree: Any) -> bool:
-    parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, tuple) else ()
-    return tree is None or any(map(_has_none, parts))
 
 
 def _spread(tree: Any, numbers: Any, name: str, found: list[Any], optional: bool = False) -> None:
