@@ -111,6 +111,11 @@ POINTS = [
 ]
 
 
+def assert_counted(ds, point):
+    """A death is counted when work was lost by it; one that has handed over may have had no other task."""
+    assert deaths_in(ds) in ((0, 1) if point == "after it has handed over" else (1,))
+
+
 def fuse_for(point, count, flag):
     if point == "handing over memory":
         dismiss_workers()  # those from before have memory that they can use again
@@ -138,7 +143,7 @@ def test_a_worker_killed_while_it(point, count, tmp_path):
     ds = Dataset.range(80).map(Fused(growing, fuse), 2)
     assert_grown(list(ds), 80)
     assert (tmp_path / "died").exists()
-    assert deaths_in(ds) == 1
+    assert_counted(ds, point)
 
 
 def parts(shard):
@@ -159,7 +164,7 @@ def test_a_worker_killed_while_its_generator(point, count, tmp_path):
     ds = Dataset.from_generator(FusedParts(parts, fuse), workers=2)
     assert_grown(list(ds), 80)
     assert (tmp_path / "died").exists()
-    assert deaths_in(ds) == 1
+    assert_counted(ds, point)
 
 
 def numbers(shard):
