@@ -57,6 +57,23 @@ def test_an_error_of_the_predicate_comes_in_its_place():
     assert list(rows) == [7]
 
 
+def test_the_predicate_is_asked_once_for_each_element_also_for_one_that_fails():
+    asked = []
+
+    def odd(x):
+        asked.append(int(x))
+        if x == 4:
+            raise KeyError(x)
+        return x % 2 == 1
+
+    rows = iter(Dataset.range(8).filter(odd))
+    assert [next(rows), next(rows)] == [1, 3]
+    with pytest.raises(KeyError):
+        next(rows)
+    assert list(rows) == [5, 7]
+    assert asked == list(range(8))
+
+
 def test_results_do_not_wait_for_slow_ones():
     def slow(x):
         if x >= 2:

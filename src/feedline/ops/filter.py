@@ -81,10 +81,14 @@ class _FilterStream(Stream):
         self._context = context
         self._rows = Cursor(context, node.input, state)
         self._keeps = tells(node.predicate, node.name)
+        self._error: Exception | None = None  # of the next element, after the rows in front of it
 
     def next(self, limit: int) -> Block | None:
         late = self._context.services.deadline()
-        while (block := self._rows.peek(self._context.block_rows)) is not None:
+        while self._error is None:
+            block = self._rows.peek(self._context.block_rows)
+            if block is None:
+                return None
             kept: list[int] = []
             row = -1
             try:
@@ -93,18 +97,16 @@ class _FilterStream(Stream):
                         kept.append(row)
                         if len(kept) == limit or late():
                             break
+                passed = row + 1
             except Exception as error:
-                if kept:
-                    # First what is in front of it; then the function is asked again.
-                    self._rows.advance(row)
-                    return _chosen(block.slice(0, row), kept)
+                passed, self._error = row, error
                 blame(error, self._node, self._rows.passed + row)
-                self._rows.advance(row + 1)
-                raise
-            self._rows.advance(row + 1)
+            self._rows.advance(passed)
             if kept:
-                return _chosen(block.slice(0, row + 1), kept)
-        return None
+                return _chosen(block.slice(0, passed), kept)
+        error, self._error = self._error, None
+        self._rows.advance(1)
+        raise error
 
     def state(self) -> State:
         return self._rows.state()
