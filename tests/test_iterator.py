@@ -14,7 +14,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from feedline import Dataset, UsageError
+from feedline import Dataset, Ragged, UsageError
 from feedline.testing import assert_same
 
 
@@ -155,6 +155,28 @@ def test_what_is_no_state_is_refused(state):
     with pytest.raises(UsageError) as caught:
         iter(Dataset.range(3)).load_state_dict(state)
     assert str(caught.value) == "load_state_dict: this is not what state_dict() of a feedline iterator gave."
+
+
+MIXTURES = {
+    "concatenate": lambda: Dataset.range(2).concatenate(Dataset.range(3).map(lambda x: x * 1.5)),
+    "map": lambda: Dataset.range(5).map(lambda x: x if x < 2 else str(x)),
+    "a structure": lambda: Dataset.range(5).map(lambda x: {"x": x} if x < 2 else (x, x)),
+    "flat_map": lambda: Dataset.range(5).flat_map(lambda x: Dataset.from_tensors(x if x < 2 else [str(x)])),
+    "ragged": lambda: Dataset.range(4).map(lambda x: Ragged([x], [0, 1]) if x < 2 else np.zeros((1, 1), int)),
+}
+
+
+@pytest.mark.parametrize("make", MIXTURES.values(), ids=MIXTURES.keys())
+def test_elements_of_another_kind_are_refused_also_right_after_a_state(make):
+    rows = iter(make())
+    list(islice(rows, 2))
+    state = json.loads(json.dumps(rows.state_dict()))
+    with pytest.raises(UsageError):
+        next(rows)
+    again = iter(make())
+    again.load_state_dict(state)
+    with pytest.raises(UsageError, match="added at .*(here, and was|here, and those before)"):
+        next(again)
 
 
 def test_a_closed_iterator_says_so():

@@ -10,8 +10,9 @@ from typing import Any
 from feedline.block import Block
 from feedline.errors import UsageError
 from feedline.graph import Context, Cursor, Node, State, drawing_nodes, position_key, seeded
+from feedline.graph.alike import Alike
 
-_VERSION = 1
+_VERSION = 2
 _PACKAGE = os.path.dirname(__file__) + os.sep
 
 
@@ -36,6 +37,9 @@ class DatasetIterator(Iterator[Any]):
         self._cursor: Cursor | None = None
         self._elements: Iterator[Any] = iter(())
         self._given = 0  # elements of the current block, since the cursor was advanced
+        # Steps see to it that what they give is of one kind, but do not know what came before a state.
+        self._alike = Alike(str(node))
+        self._is_alike = False
         self._closed = False
         self._is_reading = False
 
@@ -68,7 +72,11 @@ class DatasetIterator(Iterator[Any]):
                 cursor = self._go_to(cursor.state())
             cursor.advance(self._given)
             self._given = 0
-            return cursor.peek(limit)
+            block = cursor.peek(limit)
+            if block is not None and not self._is_alike:
+                self._alike.check(block)
+                self._is_alike = True
+            return block
         except Exception as error:
             _clear_frames(error)
             raise
@@ -108,13 +116,14 @@ class DatasetIterator(Iterator[Any]):
             "pipeline": position_key(self._node),
             "epoch": list(self._context.epoch),
             "seeds": [node.seed_in(self._context) for node in drawing_nodes(self._node)],
+            "kind": self._alike.state(),
             "position": cursor.state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from where `state` was taken, by an iterator of the same pipeline in any process."""
         self._check_open()
-        keys = {"feedline", "pipeline", "epoch", "seeds", "position"}
+        keys = {"feedline", "pipeline", "epoch", "seeds", "kind", "position"}
         if not isinstance(state, dict) or set(state) != keys or state["feedline"] != _VERSION:
             raise UsageError("load_state_dict: this is not what state_dict() of a feedline iterator gave.")
         if state["pipeline"] != position_key(self._node):
@@ -126,6 +135,7 @@ class DatasetIterator(Iterator[Any]):
         self._context = seeded(self._context.at_epoch(epoch), self._node, state["seeds"])
         self._resumed(epoch[0])
         self._elements, self._given = iter(()), 0
+        self._alike, self._is_alike = Alike(str(self._node), state["kind"]), False
         self._go_to(state["position"])
 
     def _go_to(self, position: State) -> Cursor:

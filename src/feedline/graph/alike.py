@@ -9,7 +9,8 @@ from feedline.block import Block
 from feedline.column import Column, row_spec
 from feedline.errors import UsageError
 from feedline.graph.node import Node
-from feedline.spec import ObjectSpec, RaggedSpec, dtype_name, merge_specs
+from feedline.graph.stream import State
+from feedline.spec import ObjectSpec, RaggedSpec, dtype_name, dtype_of, merge_specs
 from feedline.structure import Structure, flatten
 
 
@@ -38,10 +39,20 @@ class Alike:
     Without it, whether a mixture is noticed would depend on which rows happen to come in one block.
     """
 
-    def __init__(self, step: Node | str) -> None:
+    def __init__(self, step: Node | str, state: State = None) -> None:
         self._step = step
         self._structure: Structure | None = None
         self._dtypes: list[Any] = []
+        if state is not None:
+            structure, names = state
+            self._structure = Structure.from_json(structure)
+            self._dtypes = [_dtype_of(name) for name in names]
+
+    def state(self) -> State:
+        """What is remembered."""
+        if self._structure is None:
+            return None
+        return [self._structure.to_json(), [_name_of(dtype) for dtype in self._dtypes]]
 
     def check(self, block: Block) -> None:
         dtypes = [_dtype(column) for column in block.sample()]
@@ -74,3 +85,15 @@ def _name(dtype: Any) -> str:
     if isinstance(dtype, tuple):
         return f"a Ragged of {dtype_name(dtype[0])}"
     return "an object" if dtype is None else dtype_name(dtype)
+
+
+def _name_of(dtype: Any) -> State:
+    if isinstance(dtype, tuple):
+        return [dtype_name(dtype[0]), dtype[1]]
+    return None if dtype is None else dtype_name(dtype)
+
+
+def _dtype_of(name: State) -> Any:
+    if isinstance(name, list):
+        return dtype_of(name[0]), name[1]
+    return None if name is None else dtype_of(name)
