@@ -175,7 +175,7 @@ def test_elements_of_another_kind_are_refused_also_right_after_a_state(make):
         next(rows)
     again = iter(make())
     again.load_state_dict(state)
-    with pytest.raises(UsageError, match="added at .*(here, and was|here, and those before)"):
+    with pytest.raises(UsageError, match=r"added at .*(here, and was|here, and those before)"):
         next(again)
 
 

@@ -33,7 +33,8 @@ _PEEKED_SECONDS = 1.0  # for slow functions, fewer
 class Dataset:
     """Elements, one after another: trees of tuples and dicts whose leaves are arrays, scalars or bytes.
 
-    A dataset is a description. Iterating it does the work, each time from the beginning.
+    A dataset is a description. Iterating it does the work, each time from the beginning. A step may be given
+    a `name`, by which explain(), stats() and errors speak of it.
 
     >>> [int(x) for x in Dataset.range(10).filter(lambda x: x % 2 == 1).map(lambda x: x * x)]
     [1, 9, 25, 49, 81]
@@ -56,13 +57,15 @@ class Dataset:
     # Sources
 
     @staticmethod
-    def range(*args: int) -> Dataset:
-        """Numbers as Python's `range` gives them, as int64.
+    def range(*args: int, output_type: Any = "int64", name: str | None = None) -> Dataset:
+        """Numbers as Python's `range` gives them, as int64 or another dtype.
 
         >>> [int(x) for x in Dataset.range(5, 0, -2)]
         [5, 3, 1]
+        >>> list(Dataset.range(2, output_type="float32"))
+        [np.float32(0.0), np.float32(1.0)]
         """
-        return Dataset(ops.Range.of(args, site=_site("range")))
+        return Dataset(ops.Range.of(args, output_type, site=_site("range", name)))
 
     @staticmethod
     def choose_from_datasets(
@@ -83,13 +86,13 @@ class Dataset:
         return Dataset(ops.ChooseFromDatasets(parts, choices, stop_on_empty_dataset, site=site))
 
     @staticmethod
-    def counter(start: int = 0, step: int = 1) -> Dataset:
-        """Numbers from `start` on in steps, without an end, as int64.
+    def counter(start: float = 0, step: float = 1, dtype: Any = "int64", name: str | None = None) -> Dataset:
+        """Numbers from `start` on in steps, without an end, as int64 or another dtype.
 
         >>> [int(x) for x in Dataset.counter(2, 5).take(3)]
         [2, 7, 12]
         """
-        return Dataset(ops.Counter(start, step, site=_site("counter")))
+        return Dataset(ops.Counter(start, step, dtype, site=_site("counter", name)))
 
     @staticmethod
     def from_generator(
@@ -98,6 +101,7 @@ class Dataset:
         output_signature: Any = None,
         workers: int = 0,
         deterministic: bool = True,
+        name: str | None = None,
     ) -> Dataset:
         """The elements that `fn(*args)` yields: trees of arrays, whose shapes may change.
 
@@ -115,7 +119,7 @@ class Dataset:
         >>> list(Dataset.from_generator(words, args=(2,)))
         [{'number': np.int32(0), 'word': b''}, {'number': np.int32(1), 'word': b'na'}]
         """
-        site = _site("from_generator")
+        site = _site("from_generator", name)
         generator = ops.FromGenerator.of(fn, args, output_signature, site=site)
         check_workers("from_generator", workers)
         if not workers:
@@ -126,19 +130,23 @@ class Dataset:
         return Dataset(ops.Interleave(ops.Range(0, count, 1), shards, count, 1, count, site=site))
 
     @staticmethod
-    def list_files(pattern: Any, shuffle: bool | None = None, seed: int | None = None) -> Dataset:
+    def list_files(
+        pattern: Any, shuffle: bool | None = None, seed: int | None = None, name: str | None = None
+    ) -> Dataset:
         """The paths, as bytes, that match a glob pattern or a list of them, found when this is called.
 
         They come in a random order, another one in each iteration, unless `shuffle` is False: then sorted.
         """
-        site = _site("list_files")
+        site = _site("list_files", name)
         files = ops.ListFiles.of(pattern, site=site)
         if shuffle is None or shuffle:
             return Dataset(ops.Shuffle(files, files.length(), True, seed=seed, site=site))
         return Dataset(files)
 
     @staticmethod
-    def random(seed: int | None = None, rerandomize_each_iteration: bool | None = None) -> Dataset:
+    def random(
+        seed: int | None = None, rerandomize_each_iteration: bool | None = None, name: str | None = None
+    ) -> Dataset:
         """Random numbers from 0 to 2**32 - 1 without an end, as int64.
 
         The same in each iteration, unless `rerandomize_each_iteration`; with a `seed`, also in each run.
@@ -147,7 +155,7 @@ class Dataset:
         True
         """
         again = False if rerandomize_each_iteration is None else rerandomize_each_iteration
-        return Dataset(ops.Random(again, seed=seed, site=_site("random")))
+        return Dataset(ops.Random(again, seed=seed, site=_site("random", name)))
 
     @staticmethod
     def sample_from_datasets(
@@ -174,22 +182,22 @@ class Dataset:
         return Dataset(ops.sampled(parts, by, seed, stop_on_empty_dataset, again, site=site))
 
     @staticmethod
-    def from_tensors(tensors: Any) -> Dataset:
+    def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
         """One element: the tree as it is.
 
         >>> list(Dataset.from_tensors(([1, 2], "x")))
         [(array([1, 2], dtype=int32), b'x')]
         """
-        return Dataset(ops.TensorSlices.of_whole(tensors, site=_site("from_tensors")))
+        return Dataset(ops.TensorSlices.of_whole(tensors, site=_site("from_tensors", name)))
 
     @staticmethod
-    def from_tensor_slices(tensors: Any) -> Dataset:
+    def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
         """The rows of arrays that have the same first dimension. The arrays are not copied.
 
         >>> list(Dataset.from_tensor_slices({"x": [1, 2], "y": ["a", "b"]}))
         [{'x': np.int32(1), 'y': b'a'}, {'x': np.int32(2), 'y': b'b'}]
         """
-        return Dataset(ops.TensorSlices.of_slices(tensors, site=_site("from_tensor_slices")))
+        return Dataset(ops.TensorSlices.of_slices(tensors, site=_site("from_tensor_slices", name)))
 
     @staticmethod
     def from_tfrecords(
@@ -224,21 +232,25 @@ class Dataset:
         return Dataset(ops.Interleave(paths, _ReadOne(options, site), together or 1, 1, site=site))
 
     @staticmethod
-    def zip(*args: Any) -> Dataset:
+    def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
         """Elements of several datasets side by side, until the first of them ends.
 
-        The datasets may also be given as one tree of tuples and dicts; the elements then have its structure.
+        The datasets may also be given as one tree of tuples and dicts, the only argument or `datasets`; the
+        elements then have its structure.
 
         >>> list(Dataset.zip(Dataset.range(2), Dataset.range(5, 9)))
         [(np.int64(0), np.int64(5)), (np.int64(1), np.int64(6))]
         """
-        datasets, structure = flatten(args[0] if len(args) == 1 else args)
-        if datasets and structure.has_none:
+        if args and datasets is not None:
+            raise UsageError("zip: give the datasets one by one, or as datasets=..., not both.")
+        tree = datasets if datasets is not None else args[0] if len(args) == 1 else args
+        parts, structure = flatten(tree)
+        if parts and structure.has_none:
             raise UsageError("zip: give datasets, or a tree of them, without None.")
-        for one in datasets:
+        for one in parts:
             if not isinstance(one, Dataset):
                 raise UsageError(f"zip: give datasets, or a tree of them, not {type(one).__name__}.")
-        return Dataset(ops.Zip(tuple(one._node for one in datasets), structure, site=_site("zip")))
+        return Dataset(ops.Zip(tuple(one._node for one in parts), structure, site=_site("zip", name)))
 
     # Steps
 
@@ -259,6 +271,7 @@ class Dataset:
         drop_remainder: bool = False,
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
+        name: str | None = None,
     ) -> Dataset:
         """Stack each `batch_size` consecutive elements along a new first axis.
 
@@ -268,7 +281,7 @@ class Dataset:
         [[0, 1], [2, 3], [4]]
         """
         check_calls("batch", num_parallel_calls)
-        return Dataset(ops.Batch(self._node, batch_size, drop_remainder, site=_site("batch")))
+        return Dataset(ops.Batch(self._node, batch_size, drop_remainder, site=_site("batch", name)))
 
     def bucket_by_sequence_length(
         self,
@@ -280,6 +293,7 @@ class Dataset:
         pad_to_bucket_boundary: bool = False,
         no_padding: bool = False,
         drop_remainder: bool = False,
+        name: str | None = None,
     ) -> Dataset:
         """Batches of elements of like length, filled up as `padded_batch` does.
 
@@ -303,7 +317,7 @@ class Dataset:
             no_padding,
             drop_remainder,
             peek=_peek,
-            site=_site("bucket_by_sequence_length"),
+            site=_site("bucket_by_sequence_length", name),
         )
         return Dataset(made)
 
@@ -315,6 +329,7 @@ class Dataset:
         cache_limit: int | str | None = None,
         blobs: str | os.PathLike[str] | None = None,
         on_unavailable: str = "raise",
+        name: str | None = None,
     ) -> Dataset:
         """Keep the elements, in memory or at a location that runs share, so that they are computed once.
 
@@ -352,7 +367,7 @@ class Dataset:
                 raise UsageError(
                     "cache: its options are those of a shared cache; say where:  cache(location)"
                 )
-            return Dataset(ops.Cache(self._node, site=_site("cache")))
+            return Dataset(ops.Cache(self._node, site=_site("cache", name)))
         node = ops.SharedCache(
             self._node,
             os.fsdecode(location),
@@ -360,11 +375,11 @@ class Dataset:
             cache_limit,
             None if blobs is None else os.fsdecode(blobs),
             on_unavailable,
-            site=_site("cache"),
+            site=_site("cache", name),
         )
         return Dataset(node)
 
-    def concatenate(self, dataset: Dataset) -> Dataset:
+    def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
         """The elements of this dataset, then those of the other, which must have the same structure.
 
         >>> [int(x) for x in Dataset.range(2).concatenate(Dataset.range(3))]
@@ -372,43 +387,44 @@ class Dataset:
         """
         if not isinstance(dataset, Dataset):
             raise UsageError(f"concatenate: give a Dataset, not {type(dataset).__name__}.")
-        return Dataset(ops.Concatenate.of(self._node, dataset._node, _site("concatenate")))
+        return Dataset(ops.Concatenate.of(self._node, dataset._node, _site("concatenate", name)))
 
-    def enumerate(self, start: int = 0) -> Dataset:
+    def enumerate(self, start: int = 0, name: str | None = None) -> Dataset:
         """Pairs of a number, counted from `start`, and the element.
 
         >>> list(Dataset.from_tensor_slices(["a", "b"]).enumerate(5))
         [(np.int64(5), b'a'), (np.int64(6), b'b')]
         """
-        return Dataset(ops.Enumerate(self._node, start, site=_site("enumerate")))
+        return Dataset(ops.Enumerate(self._node, start, site=_site("enumerate", name)))
 
-    def filter(self, predicate: Callable[..., Any]) -> Dataset:
+    def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
         """Only the elements for which `predicate` returns True.
 
         >>> [int(x) for x in Dataset.range(5).filter(lambda x: x > 2)]
         [3, 4]
         """
-        return Dataset(ops.Filter(self._node, predicate, site=_site("filter")))
+        return Dataset(ops.Filter(self._node, predicate, site=_site("filter", name)))
 
-    def flat_map(self, map_func: Callable[..., Any]) -> Dataset:
+    def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Dataset:
         """The elements of the dataset that `map_func` returns for each element, one dataset after another.
 
         >>> [int(x) for x in Dataset.range(4).flat_map(Dataset.range)]
         [0, 0, 1, 0, 1, 2]
         """
-        return Dataset(ops.Interleave(self._node, map_func, 1, 1, site=_site("flat_map")))
+        return Dataset(ops.Interleave(self._node, map_func, 1, 1, site=_site("flat_map", name)))
 
-    def get_single_element(self) -> Any:
+    def get_single_element(self, name: str | None = None) -> Any:
         """The only element. UsageError when there is none, or another.
 
         >>> Dataset.range(3).batch(5).get_single_element()
         array([0, 1, 2])
         """
+        site = _site("get_single_element", name)
         with iter(self.take(2)) as elements:
             found = list(elements)
         if len(found) != 1:
             what = "more than one element" if found else "no element"
-            raise UsageError(f"get_single_element: the dataset has {what}; it must have exactly one.")
+            raise UsageError(f"{site}: the dataset has {what}; it must have exactly one.")
         return found[0]
 
     def group_by_window(
@@ -417,6 +433,7 @@ class Dataset:
         reduce_func: Callable[..., Any],
         window_size: int | None = None,
         window_size_func: Callable[..., Any] | None = None,
+        name: str | None = None,
     ) -> Dataset:
         """Gather elements that have the same key, an integer, and reduce each full group of them.
 
@@ -427,17 +444,17 @@ class Dataset:
         >>> [batch.tolist() for batch in by_parity]
         [[0, 2, 4], [1, 3, 5], [6]]
         """
-        site = _site("group_by_window")
+        site = _site("group_by_window", name)
         sizes = window_size, window_size_func
         return Dataset(ops.GroupByWindow(self._node, key_func, reduce_func, *sizes, Dataset, site=site))
 
-    def ignore_errors(self, log_warning: bool = False) -> Dataset:
+    def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Dataset:
         """Drop the elements that fail in a step before, and go on; with a warning for each if `log_warning`.
 
         >>> [int(x) for x in Dataset.range(-1, 3).map(lambda x: 6 // int(x)).ignore_errors()]
         [-6, 6, 3]
         """
-        return Dataset(ops.IgnoreErrors(self._node, log_warning, site=_site("ignore_errors")))
+        return Dataset(ops.IgnoreErrors(self._node, log_warning, site=_site("ignore_errors", name)))
 
     def interleave(
         self,
@@ -446,6 +463,7 @@ class Dataset:
         block_length: int | None = None,
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
+        name: str | None = None,
     ) -> Dataset:
         """The elements of the datasets that `map_func` returns, by turns: `block_length` of each.
 
@@ -456,7 +474,7 @@ class Dataset:
         [0, 10, 1, 11, 2, 12]
         """
         check_calls("interleave", num_parallel_calls)
-        site = _site("interleave")
+        site = _site("interleave", name)
         cycle = usable_cores() if cycle_length is None or cycle_length == AUTOTUNE else cycle_length
         length = 1 if block_length is None else block_length
         return Dataset(ops.Interleave(self._node, map_func, cycle, length, num_parallel_calls, site=site))
@@ -467,6 +485,7 @@ class Dataset:
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
         executor: str | None = None,
+        name: str | None = None,
     ) -> Dataset:
         """`map_func` of each element: a plain function on NumPy. A tuple is passed as its arguments.
 
@@ -479,7 +498,7 @@ class Dataset:
         """
         check_calls("map", num_parallel_calls)
         check_executor("map", executor)
-        return Dataset(ops.Map(self._node, map_func, num_parallel_calls, executor, site=_site("map")))
+        return Dataset(ops.Map(self._node, map_func, num_parallel_calls, executor, site=_site("map", name)))
 
     def padded_batch(
         self,
@@ -487,6 +506,7 @@ class Dataset:
         padded_shapes: Any = None,
         padding_values: Any = None,
         drop_remainder: bool = False,
+        name: str | None = None,
     ) -> Dataset:
         """Stack each `batch_size` consecutive elements, filled up to one shape.
 
@@ -501,27 +521,29 @@ class Dataset:
         [[[1, -1, -1, -1], [2, 2, -1, -1]]]
         """
         arguments = batch_size, padded_shapes, padding_values, drop_remainder
-        return Dataset(ops.PaddedBatch(self._node, *arguments, site=_site("padded_batch")))
+        return Dataset(ops.PaddedBatch(self._node, *arguments, site=_site("padded_batch", name)))
 
-    def prefetch(self, buffer_size: int | None) -> Dataset:
+    def prefetch(self, buffer_size: int | None, name: str | None = None) -> Dataset:
         """Let the steps before run ahead in a thread of their own, by about `buffer_size` elements.
 
         >>> [int(x) for x in Dataset.range(3).prefetch(2)]
         [0, 1, 2]
         """
         size = AUTOTUNE if buffer_size is None else buffer_size
-        return Dataset(ops.Prefetch(self._node, size, site=_site("prefetch")))
+        return Dataset(ops.Prefetch(self._node, size, site=_site("prefetch", name)))
 
-    def rebatch(self, batch_size: int | Sequence[int], drop_remainder: bool = False) -> Dataset:
+    def rebatch(
+        self, batch_size: int | Sequence[int], drop_remainder: bool = False, name: str | None = None
+    ) -> Dataset:
         """The rows of the batches, in batches of another size; of a list of sizes, each has its turn.
 
         >>> batches = Dataset.range(7).batch(4)
         >>> [b.tolist() for b in batches.rebatch(3)], [b.tolist() for b in batches.rebatch([2, 1])]
         ([[0, 1, 2], [3, 4, 5], [6]], [[0, 1], [2], [3, 4], [5], [6]])
         """
-        return Dataset(ops.Rebatch.of(self._node, batch_size, drop_remainder, _site("rebatch")))
+        return Dataset(ops.Rebatch.of(self._node, batch_size, drop_remainder, _site("rebatch", name)))
 
-    def reduce(self, initial_state: Any, reduce_func: Callable[..., Any]) -> Any:
+    def reduce(self, initial_state: Any, reduce_func: Callable[..., Any], name: str | None = None) -> Any:
         """The last state, after `reduce_func(state, element)`, the next state, of every element.
 
         The state keeps the structure and the dtypes of `initial_state`, in which a Python number is an int32
@@ -530,19 +552,19 @@ class Dataset:
         >>> Dataset.range(5).reduce(np.int64(0), lambda total, x: total + x)
         np.int64(10)
         """
-        node = ops.Scan(self._node, initial_state, reduce_func, site=_site("reduce"))
+        node = ops.Scan(self._node, initial_state, reduce_func, site=_site("reduce", name))
         with iter(self) as elements:
             return node.reduced(elements)
 
-    def repeat(self, count: int | None = None) -> Dataset:
+    def repeat(self, count: int | None = None, name: str | None = None) -> Dataset:
         """The elements `count` times over; for ever when it is None or -1.
 
         >>> [int(x) for x in Dataset.range(2).repeat(2)]
         [0, 1, 0, 1]
         """
-        return Dataset(ops.Repeat(self._node, -1 if count is None else count, site=_site("repeat")))
+        return Dataset(ops.Repeat(self._node, -1 if count is None else count, site=_site("repeat", name)))
 
-    def scan(self, initial_state: Any, scan_func: Callable[..., Any]) -> Dataset:
+    def scan(self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None) -> Dataset:
         """A map with a memory: `scan_func(state, element)` gives the next state, and an element.
 
         The state keeps the structure and the dtypes of `initial_state`, in which a Python number is an int32
@@ -551,9 +573,11 @@ class Dataset:
         >>> [int(x) for x in Dataset.range(5).scan(np.int64(0), lambda total, x: (total + x, total + x))]
         [0, 1, 3, 6, 10]
         """
-        return Dataset(ops.Scan(self._node, initial_state, scan_func, site=_site("scan")))
+        return Dataset(ops.Scan(self._node, initial_state, scan_func, site=_site("scan", name)))
 
-    def shard(self, num_shards: int | None = None, index: int | None = None) -> Dataset:
+    def shard(
+        self, num_shards: int | None = None, index: int | None = None, name: str | None = None
+    ) -> Dataset:
         """Every `num_shards`th element, from the one at `index` on.
 
         Without arguments, the shard of this process: TF_CONFIG tells it, or RANK and WORLD_SIZE, or
@@ -568,13 +592,14 @@ class Dataset:
             num_shards, index = part_or_error()
         elif num_shards is None or index is None:
             raise UsageError("shard: give num_shards and index, or neither.")
-        return Dataset(ops.Shard(self._node, num_shards, index, site=_site("shard")))
+        return Dataset(ops.Shard(self._node, num_shards, index, site=_site("shard", name)))
 
     def shuffle(
         self,
         buffer_size: int | None = None,
         seed: int | None = None,
         reshuffle_each_iteration: bool | None = True,
+        name: str | None = None,
     ) -> Dataset:
         """The elements in random order, drawn from a buffer of `buffer_size` that the next ones refill.
 
@@ -586,7 +611,7 @@ class Dataset:
         >>> [int(x) for x in numbers.take(3)], int(numbers[999_999])
         ([781326, 976039, 499345], 681767)
         """
-        site = _site("shuffle")
+        site = _site("shuffle", name)
         anew = True if reshuffle_each_iteration is None else reshuffle_each_iteration
         if buffer_size is None:
             if self._node.length() is None:
@@ -598,48 +623,53 @@ class Dataset:
             return Dataset(ops.GlobalShuffle(self._node, anew, seed=seed, site=site))
         return Dataset(ops.Shuffle(self._node, buffer_size, anew, seed=seed, site=site))
 
-    def skip(self, count: int) -> Dataset:
+    def skip(self, count: int, name: str | None = None) -> Dataset:
         """All but the first `count` elements; none for -1.
 
         >>> [int(x) for x in Dataset.range(5).skip(3)]
         [3, 4]
         """
-        return Dataset(ops.Skip(self._node, count, site=_site("skip")))
+        return Dataset(ops.Skip(self._node, count, site=_site("skip", name)))
 
-    def take(self, count: int) -> Dataset:
+    def take(self, count: int, name: str | None = None) -> Dataset:
         """The first `count` elements; all of them for -1. The rest is never read.
 
         >>> [int(x) for x in Dataset.range(5).take(2)]
         [0, 1]
         """
-        return Dataset(ops.Take(self._node, count, site=_site("take")))
+        return Dataset(ops.Take(self._node, count, site=_site("take", name)))
 
-    def take_while(self, predicate: Callable[..., Any]) -> Dataset:
+    def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
         """The elements before the first for which `predicate` returns False.
 
         >>> [int(x) for x in Dataset.range(9).take_while(lambda x: x < 3)]
         [0, 1, 2]
         """
-        return Dataset(ops.TakeWhile(self._node, predicate, site=_site("take_while")))
+        return Dataset(ops.TakeWhile(self._node, predicate, site=_site("take_while", name)))
 
-    def unbatch(self) -> Dataset:
+    def unbatch(self, name: str | None = None) -> Dataset:
         """The rows of each element, one after another: all arrays of an element must have as many.
 
         >>> [int(x) for x in Dataset.range(3).batch(2).unbatch()]
         [0, 1, 2]
         """
-        return Dataset(ops.Unbatch(self._node, site=_site("unbatch")))
+        return Dataset(ops.Unbatch(self._node, site=_site("unbatch", name)))
 
-    def unique(self) -> Dataset:
+    def unique(self, name: str | None = None) -> Dataset:
         """Each element once, where it first comes. Only for int32, int64 and strings, or arrays of them.
 
         >>> [int(x) for x in Dataset.from_tensor_slices([1, 37, 2, 37, 2, 1]).unique()]
         [1, 37, 2]
         """
-        return Dataset(ops.Unique(self._node, site=_site("unique")))
+        return Dataset(ops.Unique(self._node, site=_site("unique", name)))
 
     def window(
-        self, size: int, shift: int | None = None, stride: int = 1, drop_remainder: bool = False
+        self,
+        size: int,
+        shift: int | None = None,
+        stride: int = 1,
+        drop_remainder: bool = False,
+        name: str | None = None,
     ) -> Dataset:
         """Small datasets of `size` elements each, which begin `shift` elements apart; None for `size`.
 
@@ -650,7 +680,7 @@ class Dataset:
         [[0, 1, 2], [2, 3, 4], [4]]
         """
         arguments = size, size if shift is None else shift, stride, drop_remainder
-        return Dataset(ops.Window(self._node, *arguments, Dataset, site=_site("window")))
+        return Dataset(ops.Window(self._node, *arguments, Dataset, site=_site("window", name)))
 
     def with_options(
         self,
@@ -904,7 +934,9 @@ def _nodes(datasets: Any, site: Site) -> tuple[Node, ...]:
     return tuple(one._node for one in datasets)
 
 
-def _site(step: str) -> Site:
-    """Where the user called the method that calls this."""
+def _site(step: str, name: str | None = None) -> Site:
+    """Where the user called the method that calls this, and what the step is called there."""
+    if not isinstance(name, str | None):
+        raise UsageError(f"{step}(name={name!r}): a name is a str, not {type(name).__name__}.")
     frame = sys._getframe(2)
-    return Site(step, frame.f_code.co_filename, frame.f_lineno)
+    return Site(step, frame.f_code.co_filename, frame.f_lineno, name)

@@ -210,7 +210,8 @@ def _call(node: Node, face: type) -> str:
             shown.append(_short(value))
     text = ", ".join(shown)
     room = _WIDEST - len(node.name) - 2
-    return f"{node.name}({text if len(text) <= room else text[: room - 3] + '...'})"
+    name = node.site.quoted if node.site else ""
+    return f"{node.name}({text if len(text) <= room else text[: room - 3] + '...'}){name}"
 
 
 @lru_cache

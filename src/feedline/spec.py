@@ -73,6 +73,26 @@ def dtype_of(name: str) -> np.dtype[Any]:
     raise UsageError(f"dtype {name!r}: use one of {', '.join([*_PLAIN, 'string', *_EXTENDED])}.")
 
 
+def as_dtype(given: Any) -> np.dtype[Any] | None:
+    """NumPy's dtype for a NumPy, Python or TensorFlow type or its name; None when there is none.
+
+    >>> as_dtype("int32"), as_dtype("string"), as_dtype("integer")
+    (dtype('int32'), dtype('O'), None)
+    """
+    given = getattr(given, "as_numpy_dtype", given)  # tf.DType
+    if isinstance(given, str) and given in ("string", "bytes"):
+        return STRING
+    if isinstance(given, str) and given.startswith(("bfloat16", "float8_")):
+        import ml_dtypes  # NumPy knows these names once it is imported
+
+        given = getattr(ml_dtypes, given, None)
+    try:
+        dtype = None if given is None else np.dtype(given)  # np.dtype(None) would be float64
+    except (TypeError, ValueError):
+        return None
+    return STRING if dtype is not None and dtype.kind in "OSUT" else dtype
+
+
 Shape: TypeAlias = tuple[int | None, ...]
 
 

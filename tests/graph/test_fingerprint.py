@@ -53,6 +53,7 @@ def test_explain_has_a_block_for_each_step():
         "  start: 0",
         "  stop: 5",
         "  step: 1",
+        "  output_type: 'int64'",
         "map(scaled): Map",
         "  function: function scaled",
         "  function scaled: code ...",

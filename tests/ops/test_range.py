@@ -5,7 +5,7 @@ import pytest
 
 from feedline import Dataset, UsageError
 from feedline.testing import check_laws
-from tests.tfdata import both, both_refuse
+from tests.tfdata import both, both_refuse, tensorflow
 
 END = 2**63 - 1
 
@@ -22,6 +22,25 @@ END = 2**63 - 1
 )
 def test_range_gives_the_numbers_of_tf_data(args):
     both(lambda D: D.range(*args))
+
+
+# The first two are tf.data's own examples.
+@pytest.mark.parametrize(
+    ("args", "dtype"),
+    [
+        *[((2, 5), "int32"), ((1, 5, 2), "float32")],
+        *[((300,), "uint8"), ((-3, 3), "uint16"), ((3,), "bfloat16"), ((3,), "complex64"), ((0,), "int8")],
+    ],
+)
+def test_range_gives_other_dtypes_as_tf_data_does(args, dtype):
+    both(lambda D: D.range(*args, output_type=dtype if D is Dataset else tensorflow().as_dtype(dtype)), 400)
+    check_laws(lambda ds: ds.take(-1), Dataset.range(*args, output_type=dtype))
+
+
+@pytest.mark.parametrize("dtype", ["string", "bool", "nothing", None, 5])
+def test_range_refuses_what_is_no_dtype_of_numbers(dtype):
+    with pytest.raises(UsageError, match="give a dtype of numbers"):
+        Dataset.range(3, output_type=dtype)
 
 
 @pytest.mark.parametrize("args", [(7,), (3, 20, 4), (5, -5, -3), (0,), (END - 3, END)])

@@ -10,6 +10,7 @@ import numpy as np
 
 from feedline.errors import UsageError
 from feedline.graph.node import Node
+from feedline.spec import as_dtype, dtype_name
 
 AUTOTUNE = -1
 
@@ -33,6 +34,15 @@ def check_int(node: Node, name: str, least: int, rule: str) -> None:
     if not least <= number < 2**63:
         raise UsageError(f"{where}: {rule if number < least else f'{name} must be less than 2**63.'}")
     object.__setattr__(node, name, number)
+
+
+def check_number(node: Node, name: str, kinds: str) -> None:
+    """Make the argument `name`, a dtype of these kinds, the dtype's name. UsageError when it is none."""
+    value = getattr(node, name)
+    dtype = as_dtype(value)
+    if dtype is None or dtype.kind not in kinds:
+        raise UsageError(f'{node.name}({name}={value!r}): give a dtype of numbers: "int32", "float32", ...')
+    object.__setattr__(node, name, dtype_name(dtype.newbyteorder("=")))
 
 
 def check_bool(node: Node, name: str) -> None:

@@ -17,14 +17,20 @@ if TYPE_CHECKING:
 
 
 class Site(NamedTuple):
-    """Where the user added a step."""
+    """Where the user added a step, and what it is called there."""
 
     step: str
     file: str
     line: int
+    name: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.step}, added at {self.file}:{self.line}"
+        return f"{self.step}{self.quoted}, added at {self.file}:{self.line}"
+
+    @property
+    def quoted(self) -> str:
+        """The name, to be put after the step."""
+        return f' "{self.name}"' if self.name else ""
 
 
 class Source(NamedTuple):

@@ -8,31 +8,45 @@ from typing import Any
 import numpy as np
 
 from feedline.block import Block
+from feedline.errors import UsageError
 from feedline.graph import INFINITE, Context, Node, Peek, State, Stream
-from feedline.graph.arguments import check_int
-from feedline.spec import ArraySpec
+from feedline.graph.arguments import check_number
+from feedline.spec import ArraySpec, dtype_of
 from feedline.structure import flatten
 
 _STRUCTURE = flatten(0)[1]
-_INT64 = np.dtype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Counter(Node):
-    """As int64, which wrap around where they end."""
+    """Each is the one before it and the step, as the dtype adds them: integers begin anew where they end."""
 
-    start: int
-    step: int
+    start: float
+    step: float
+    dtype: str
 
     def __post_init__(self) -> None:
-        check_int(self, "start", -(2**63), "start must be 64 bits at most.")
-        check_int(self, "step", -(2**63), "step must be 64 bits at most.")
+        check_number(self, "dtype", "iuf")
+        for name in ("start", "step"):
+            object.__setattr__(self, name, self._number(name))
+
+    def _number(self, name: str) -> float:
+        """The argument as a plain number that the dtype can hold; integers as it holds them."""
+        value, dtype = getattr(self, name), dtype_of(self.dtype)
+        if dtype.kind == "f" and isinstance(value, float | np.floating):
+            return float(value)
+        if isinstance(value, int | np.integer) and not isinstance(value, bool):
+            if dtype.kind == "f":
+                return int(value)
+            if -(2**63) <= value < 2 ** (64 if dtype == np.uint64 else 63):
+                return int(np.array(int(value)).astype(dtype))
+        raise UsageError(f"{self.name}({name}={value!r}): {name} must be a number of dtype {self.dtype}.")
 
     def cardinality(self) -> int:
         return INFINITE
 
     def spec(self, peek: Peek | None) -> Any:
-        return ArraySpec((), _INT64)
+        return ArraySpec((), dtype_of(self.dtype))
 
     def open(self, context: Context, state: State) -> Stream:
         return _CounterStream(self, context, state)
@@ -40,15 +54,18 @@ class Counter(Node):
 
 class _CounterStream(Stream):
     def __init__(self, node: Counter, context: Context, state: State) -> None:
-        self._node = node
+        self._dtype = dtype_of(node.dtype)
+        self._step = node.step
         self._rows = context.block_rows
-        self._at = state or 0
+        self._at = node.start if state is None else state
 
     def next(self, limit: int) -> Block | None:
         rows = min(limit, self._rows)
-        numbers = np.arange(self._at, self._at + rows, dtype=np.int64)
-        self._at += rows
-        return Block._trusted(_STRUCTURE, [self._node.start + numbers * self._node.step], rows)
+        numbers = np.full(rows + 1, self._step, self._dtype)
+        numbers[0] = self._at
+        np.add.accumulate(numbers, out=numbers)
+        self._at = numbers[rows].item()
+        return Block._trusted(_STRUCTURE, [numbers[:rows]], rows)
 
     def state(self) -> State:
         return self._at

@@ -104,9 +104,9 @@ class _FilterStream(Stream):
             self._rows.advance(passed)
             if kept:
                 return _chosen(block.slice(0, passed), kept)
-        error, self._error = self._error, None
+        failed, self._error = self._error, None
         self._rows.advance(1)
-        raise error
+        raise failed
 
     def state(self) -> State:
         return self._rows.state()

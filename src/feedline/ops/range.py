@@ -10,12 +10,12 @@ import numpy as np
 from feedline.block import Block
 from feedline.errors import UsageError
 from feedline.graph import Context, Indices, Node, Peek, State, Stream
+from feedline.graph.arguments import check_number
 from feedline.graph.indexed import InOrder
-from feedline.spec import ArraySpec
+from feedline.spec import ArraySpec, dtype_of
 from feedline.structure import flatten
 
 _STRUCTURE = flatten(0)[1]
-_INT64 = np.dtype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,9 +23,13 @@ class Range(Node):
     start: int
     stop: int
     step: int
+    output_type: str = "int64"
+
+    def __post_init__(self) -> None:
+        check_number(self, "output_type", "iufcV")
 
     @classmethod
-    def of(cls, args: tuple[int, ...], **site: Any) -> Range:
+    def of(cls, args: tuple[int, ...], output_type: Any, **site: Any) -> Range:
         """As Python's range takes them."""
         if not 1 <= len(args) <= 3:
             raise UsageError(f"range{args}: give stop; start and stop; or start, stop and step.")
@@ -35,7 +39,7 @@ class Range(Node):
         start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
         if step == 0:
             raise UsageError(f"range{args}: step must not be 0.")
-        return cls(int(start), int(stop), int(step), **site)
+        return cls(int(start), int(stop), int(step), output_type, **site)
 
     def length(self) -> int:
         return max(0, -((self.start - self.stop) // self.step))  # len(range(...)) may be too large for len
@@ -44,10 +48,12 @@ class Range(Node):
         return self.length()
 
     def spec(self, peek: Peek | None) -> Any:
-        return ArraySpec((), _INT64)
+        return ArraySpec((), dtype_of(self.output_type))
 
     def gather(self, indices: Indices, context: Context) -> Block:
-        return Block._trusted(_STRUCTURE, [self.start + indices * self.step], len(indices))
+        # Counted as int64, as tf.data does: what is too large for the dtype begins anew.
+        numbers = (self.start + indices * self.step).astype(dtype_of(self.output_type), copy=False)
+        return Block._trusted(_STRUCTURE, [numbers], len(indices))
 
     def open(self, context: Context, state: State) -> Stream:
         return InOrder(self, context, state)

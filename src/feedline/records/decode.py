@@ -12,7 +12,6 @@ import numpy as np
 from feedline import _native
 from feedline.block import Block, Bytes, Column, Objects, Ragged
 from feedline.records.features import (
-    STRING,
     Feature,
     FixedLenFeature,
     FixedLenSequenceFeature,
@@ -24,7 +23,7 @@ from feedline.records.features import (
     normalize,
 )
 from feedline.records.reading import raise_fault
-from feedline.spec import ArraySpec, RaggedSpec, Spec
+from feedline.spec import STRING, ArraySpec, RaggedSpec, Spec
 from feedline.structure import flatten
 
 Features = Mapping[str, Any] | SequenceFeatures

@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feedline.errors import UsageError
-
-STRING: np.dtype[Any] = np.dtype(object)
+from feedline.spec import STRING, as_dtype
 
 _INT32: np.dtype[Any] = np.dtype(np.int32)
 _ARRAY_DTYPES = (
@@ -177,7 +176,7 @@ class RaggedFeature(Feature):
                 f"{name}: partitions={partitions!r} is not supported, only partitions=(). Read the values "
                 "and each partition as a VarLenFeature of its own, and put them together in a map()."
             )
-        splits = _dtype(row_splits_dtype)
+        splits = as_dtype(row_splits_dtype)
         if splits is None or splits.name not in ("int32", "int64"):
             raise UsageError(
                 f"{name}: row_splits_dtype must be int32 or int64, not {_text(row_splits_dtype)}."
@@ -218,7 +217,7 @@ class TensorFeature(Feature):
 
     def __init__(self, shape: Any, dtype: Any) -> None:
         name = type(self).__name__
-        kind = STRING if _dtype(dtype) == STRING else _array_dtype(name, dtype)
+        kind = STRING if as_dtype(dtype) == STRING else _array_dtype(name, dtype)
         vars(self).update(shape=_shape(name, shape), dtype=kind)
 
 
@@ -347,24 +346,8 @@ def _known_shape(name: str, shape: Any) -> tuple[int, ...]:
     return known
 
 
-def _dtype(given: Any) -> np.dtype[Any] | None:
-    """NumPy's dtype for a NumPy, Python or TensorFlow type or its name; None when there is none."""
-    given = getattr(given, "as_numpy_dtype", given)  # tf.DType
-    if isinstance(given, str) and given in ("string", "bytes"):
-        return STRING
-    if isinstance(given, str) and given.startswith(("bfloat16", "float8_")):
-        import ml_dtypes  # NumPy knows these names once it is imported
-
-        given = getattr(ml_dtypes, given, None)
-    try:
-        dtype = None if given is None else np.dtype(given)  # np.dtype(None) would be float64
-    except (TypeError, ValueError):
-        return None
-    return STRING if dtype is not None and dtype.kind in "OSUT" else dtype
-
-
 def _list_dtype(name: str, given: Any) -> np.dtype[Any]:
-    dtype = _dtype(given)
+    dtype = as_dtype(given)
     if dtype is None or dtype.name not in ("int64", "float32", "object"):
         raise UsageError(
             f"{name}: dtype {_text(given)} cannot be in a tf.train.Example, which holds int64, float32 and "
@@ -375,7 +358,7 @@ def _list_dtype(name: str, given: Any) -> np.dtype[Any]:
 
 
 def _array_dtype(name: str, given: Any) -> np.dtype[Any]:
-    dtype = _dtype(given)
+    dtype = as_dtype(given)
     if dtype is None or dtype.name not in _ARRAY_DTYPES:
         raise UsageError(f"{name}: dtype {_text(given)} is not one of {', '.join(_ARRAY_DTYPES)}.")
     if dtype.byteorder == ">":

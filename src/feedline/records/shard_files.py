@@ -20,7 +20,8 @@ import numpy as np
 
 from feedline.errors import CorruptRecord, UsageError
 from feedline.records import features as kinds
-from feedline.records.features import STRING, Feature
+from feedline.records.features import Feature
+from feedline.spec import STRING
 
 MANIFEST_SUFFIX = ".manifest.json"
 VERSION: Literal[1] = 1
