@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -69,7 +69,7 @@ class Dataset:
 
     @staticmethod
     def choose_from_datasets(
-        datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = True
+        datasets: Iterable[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = True
     ) -> Dataset:
         """The next element of dataset 0, 1, ..., as the numbers (int64) in `choice_dataset` say.
 
@@ -159,7 +159,7 @@ class Dataset:
 
     @staticmethod
     def sample_from_datasets(
-        datasets: Sequence[Dataset],
+        datasets: Iterable[Dataset],
         weights: Any = None,
         seed: int | None = None,
         stop_on_empty_dataset: bool = False,
@@ -476,6 +476,11 @@ class Dataset:
         check_calls("interleave", num_parallel_calls)
         site = _site("interleave", name)
         cycle = usable_cores() if cycle_length is None or cycle_length == AUTOTUNE else cycle_length
+        if cycle == cycle_length and num_parallel_calls is not None and num_parallel_calls > cycle:
+            raise UsageError(
+                f"interleave(cycle_length={cycle}, num_parallel_calls={num_parallel_calls}): no more than "
+                "cycle_length datasets are at work at a time."
+            )
         length = 1 if block_length is None else block_length
         return Dataset(ops.Interleave(self._node, map_func, cycle, length, num_parallel_calls, site=site))
 
@@ -928,10 +933,12 @@ def _peek(node: Node) -> Any:
 
 
 def _nodes(datasets: Any, site: Site) -> tuple[Node, ...]:
+    found: list[Node] = []
     for one in datasets:
         if not isinstance(one, Dataset):
             raise UsageError(f"{site.step}: give datasets, not {type(one).__name__}.")
-    return tuple(one._node for one in datasets)
+        found.append(one._node)
+    return tuple(found)
 
 
 def _site(step: str, name: str | None = None) -> Site:

@@ -1,7 +1,8 @@
 """Every error of feedline. Each message says where, what, and what to do next; each can be pickled.
 
 FeedlineError
-├── UsageError(ValueError)              an argument that cannot be meant
+├── UsageError(ValueError)              an argument, or a function, that cannot be meant
+│   └── UnfitElement                    an element that a step cannot take, where others may do
 ├── CorruptRecord(ValueError)           a file whose bytes are damaged
 ├── SchemaError(ValueError)             sound bytes that are not what `features` says
 ├── WorkerError                         a user's function failed in a worker
@@ -22,6 +23,13 @@ class FeedlineError(Exception):
 
 class UsageError(FeedlineError, ValueError):
     """An argument that cannot be meant; nothing was read or written."""
+
+
+class UnfitElement(UsageError):
+    """An element that a step cannot take, of another shape than the others of its batch say.
+
+    The step goes on after it, and `ignore_errors` drops it; any other UsageError is not for it to ignore.
+    """
 
 
 class _LocatedError(FeedlineError, ValueError):

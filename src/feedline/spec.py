@@ -197,6 +197,11 @@ def _merge_shapes(one: Shape, other: Shape) -> Shape:
     return tuple(a if a == b else None for a, b in zip(one, other, strict=True))
 
 
+def is_ready(dtype: np.dtype[Any]) -> bool:
+    """May elements hold arrays of numbers as they are?"""
+    return dtype.char in _READY and dtype.isnative
+
+
 def as_leaf(value: Any, path: str = "element") -> Any:
     """The value as elements hold it: an array, a NumPy scalar, bytes, or the object itself.
 
@@ -204,8 +209,7 @@ def as_leaf(value: Any, path: str = "element") -> Any:
     (array([1, 2], dtype=int32), b'cat', np.float32(0.5))
     """
     if isinstance(value, ARRAYS):
-        dtype = value.dtype
-        return value if dtype.char in _READY and dtype.isnative else _mended(value, path)
+        return value if is_ready(value.dtype) else _mended(value, path)
     if type(value) is bytes:
         return value
     if isinstance(value, (bytes, str)):
@@ -243,7 +247,7 @@ def _is_python(value: Any) -> bool:
     """Are its numbers Python's own, whose width nobody chose? np.float64 is a float, too, but was chosen."""
     if isinstance(value, list | tuple):  # a tuple inside of a list is no structure
         return all(map(_is_python, value))
-    return type(value) in (bool, int, float, range)
+    return isinstance(value, bool | int | float | range) and not isinstance(value, np.generic)
 
 
 def _mended(array: np.ndarray[Any, Any] | np.generic, path: str) -> Any:

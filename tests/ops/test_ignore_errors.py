@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from feedline import Dataset, FixedLenFeature, _native, example
+from feedline import Dataset, FixedLenFeature, UsageError, _native, example
 from feedline.graph import INFINITE, Node, Stream
 from feedline.spec import ArraySpec
 from feedline.testing import Failed, assert_same, check_errors, check_laws
@@ -40,8 +40,9 @@ def test_it_drops_what_fails_as_in_tf_datas_documentation():
 
 def test_nothing_is_left_where_all_fail():
     ours = Dataset.range(5).map(lambda x: 1 // 0).ignore_errors()
-    assert list(ours) == []
-    assert list(ours.repeat(2)) == []
+    for dataset in (ours, ours.repeat(2)):
+        with pytest.warns(RuntimeWarning, match="no element is left"):
+            assert list(dataset) == []
 
 
 @pytest.mark.parametrize(
@@ -155,3 +156,61 @@ def test_it_obeys_the_laws():
     assert [int(event[1]) for event in found] == [1, 2, 5, 6, 7, 8, 10, 11]
     check_errors(lambda ds: ds.shuffle(4, seed=1).ignore_errors(), Dataset.range(12))
     check_errors(lambda ds: ds.window(2, 1).flat_map(lambda w: w.batch(2)).ignore_errors(), Dataset.range(12))
+
+
+def to_float(x):
+    return np.float32(x) if isinstance(x, np.generic) else tf.cast(x, tf.float32)
+
+
+MISTAKES = {
+    "a name that is not there": lambda D: D.range(5).map(lambda x: undefined_name),  # noqa: F821
+    "no result": lambda D: D.range(5).map(lambda x: None),
+    "a number for a predicate": lambda D: D.range(5).filter(lambda x: x),
+    "no dataset": lambda D: D.range(5).flat_map(lambda x: x),
+    "no pair": lambda D: D.range(5).scan(np.int64(0), lambda s, x: x),
+    "scalars": lambda D: D.range(5).map(lambda x: x).unbatch(),
+    "a value of another dtype": lambda D: (
+        D.range(5).map(to_float).padded_batch(2, padding_values=np.int64(1))
+    ),
+    "datasets of two dtypes": lambda D: D.range(3).concatenate(D.range(3).map(to_float)),
+    "a choice of two dtypes": lambda D: D.choose_from_datasets(
+        [D.range(2), D.range(2).map(to_float)], D.range(2).repeat(2)
+    ),
+    "a key of another dtype": lambda D: (
+        D.range(3).map(to_float).group_by_window(lambda x: x, lambda k, g: g, 2)
+    ),
+}
+
+
+@pytest.mark.parametrize("pipeline", MISTAKES.values(), ids=MISTAKES.keys())
+def test_mistakes_of_the_program_are_not_ignored_as_in_tf_data(pipeline):
+    refused = (TypeError, ValueError, NameError, AttributeError, tf.errors.InvalidArgumentError)
+    with pytest.raises(refused):
+        pipeline(tf.data.Dataset).ignore_errors()
+    with pytest.raises((UsageError, NameError)):
+        list(pipeline(Dataset).ignore_errors())
+
+
+UNFIT = {
+    "shapes of a batch": lambda D, some: D.range(1, 4).map(some).batch(2),
+    "a shape to fill up to": lambda D, some: D.range(1, 4).map(some).padded_batch(1, [2]),
+    "rows of an element": lambda D, some: D.range(1, 4).map(lambda x: (some(x), some(2))).unbatch(),
+    "a choice": lambda D, some: D.choose_from_datasets([D.range(9)], D.range(2)),
+}
+
+
+@pytest.mark.parametrize("pipeline", UNFIT.values(), ids=UNFIT.keys())
+def test_elements_that_do_not_fit_are_dropped_as_in_tf_data(pipeline):
+    ours = pipeline(Dataset, lambda x: np.zeros(x)).ignore_errors()
+    theirs = pipeline(tf.data.Dataset, lambda x: tf.zeros([x], tf.float64)).ignore_errors()
+    oracle.assert_same_elements(ours, theirs)
+
+
+def test_who_loses_all_elements_is_told_why():
+    dataset = Dataset.range(3).map(lambda x: {"a": x}["b"]).ignore_errors()
+    with pytest.warns(
+        RuntimeWarning, match=r"no element is left, all 3 failed. The first: KeyError: 'b'"
+    ) as told:
+        assert list(dataset) == []
+    assert len(told) == 1
+    assert "in map, added at" in str(told[0].message)

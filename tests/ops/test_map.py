@@ -113,7 +113,7 @@ def test_the_number_of_calls_is_refused_as_by_tf_data(calls):
     with pytest.raises(UsageError) as caught:
         Dataset.range(3).map(lambda x: x, num_parallel_calls=calls)
     assert str(caught.value) == (
-        f"map(num_parallel_calls={calls!r}): must be an int, 1 at least, or AUTOTUNE (-1), or None."
+        f"map(num_parallel_calls={calls!r}): must be an int from 1 to 2**31 - 1, or AUTOTUNE (-1), or None."
     )
 
 

@@ -88,9 +88,10 @@ def test_a_state_must_be_data():
         Dataset.range(3).scan(0, None)
 
 
-@pytest.mark.parametrize("first", [None, (np.int64(0), None), {"a": {"b": None}}], ids=repr)
-def test_none_is_no_state_as_in_tf_data(first):
-    for dataset, refused in ((Dataset, UsageError), (tf.data.Dataset, TypeError)):
+@pytest.mark.parametrize("first", [None, (np.int64(0), None), {"a": {"b": None}}, (), {}], ids=repr)
+def test_none_and_nothing_are_no_states_as_in_tf_data(first):
+    theirs = (TypeError, tf.errors.InvalidArgumentError)
+    for dataset, refused in ((Dataset, UsageError), (tf.data.Dataset, theirs)):
         with pytest.raises(refused):
             dataset.range(3).scan(first, lambda state, x: (state, x))
         with pytest.raises(refused):
@@ -129,7 +130,6 @@ STATES = [
     Ragged([1.5, 2.5, 3.5], [0, 2, 2, 3]),
     Ragged(Ragged(np.array([b"x", b"yz"], object), [0, 1, 2]), [0, 0, 2]),
     ({"a": np.int8(1)}, (b"c",)),
-    (),
 ]
 
 

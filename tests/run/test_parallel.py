@@ -37,7 +37,7 @@ class Team:
         self.sizes.append(rows.rows)
         return Sent(rows)
 
-    def close(self):
+    def close(self, wait=True):
         pass
 
 

@@ -175,6 +175,20 @@ def test_errors_of_datasets_in_workers_come_in_their_place():
     check_errors(lambda ds: ds.interleave(values, cycle_length=2, num_parallel_calls=2), Dataset.range(8))
 
 
+@pytest.mark.parametrize("how", [{"cycle_length": 1}, {"cycle_length": 3, "block_length": 2}])
+def test_a_function_that_makes_no_dataset_in_a_worker_fails_once_and_the_next_one_has_its_place(how):
+    def values(number):
+        if number in (1, 4, 5):
+            raise Failed(f"no dataset {number}")
+        return Dataset.range(3).map(lambda x: x + 10 * number)
+
+    here = check_errors(lambda ds: ds.interleave(values, **how), Dataset.range(9))
+    calls = {**how, "num_parallel_calls": how["cycle_length"]}
+    # The second time, it is known that they are worth a worker: then the first is made there, too.
+    for _ in range(2):
+        assert_same(check_errors(lambda ds: ds.interleave(values, **calls), Dataset.range(9)), here)
+
+
 def test_workers_must_be_a_number():
     with pytest.raises(UsageError, match=r"from_generator\(workers='two'\)"):
         Dataset.from_generator(numbers, (3,), workers="two")

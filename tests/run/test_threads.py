@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+import threading
 
+import numpy as np
+import pytest
+
+from feedline import Dataset
 from feedline.block import Block
 from feedline.graph.calls import Collector
 from feedline.run.threads import ThreadTeam
@@ -14,9 +18,23 @@ def test_a_team_may_be_closed_by_one_of_its_own_threads():
 
     class Closing:
         def run(self, rows, first, is_over):
-            team.close()
+            team.close(wait=False)
             return Collector("map"), None
 
     team = ThreadTeam(Closing(), 2)
     ticket = team.send(Block.from_elements([np.int64(1)]), 0)
     assert ticket.wait().error is None
+
+
+@pytest.mark.timeout(30)
+def test_who_drops_an_iterator_does_not_wait_for_its_threads():
+    """That may happen in the midst of a thread's start, which then could never end."""
+    dropped = threading.Event()
+
+    def function(x):
+        return x if x == 0 else (dropped.wait(), x)[1]
+
+    rows = iter(Dataset.range(9).map(function, 2, executor="thread"))
+    assert next(rows) == 0
+    del rows
+    dropped.set()

@@ -64,8 +64,11 @@ def check_function(node: Node, name: str) -> None:
 def check_calls(step: str, given: Any, name: str = "num_parallel_calls") -> None:
     if given is None:
         return
-    if isinstance(given, bool) or not isinstance(given, int | np.integer) or not (given == -1 or given >= 1):
-        raise UsageError(f"{step}({name}={given!r}): must be an int, 1 at least, or AUTOTUNE (-1), or None.")
+    is_int = isinstance(given, int | np.integer) and not isinstance(given, bool)
+    if not is_int or not (given == AUTOTUNE or 1 <= given < 2**31):
+        raise UsageError(
+            f"{step}({name}={given!r}): must be an int from 1 to 2**31 - 1, or AUTOTUNE (-1), or None."
+        )
 
 
 def check_executor(step: str, executor: Any) -> None:

@@ -18,7 +18,7 @@ from feedline.errors import UsageError
 from feedline.graph.node import Node
 from feedline.graph.rng import Draws, drawing
 from feedline.joining import Rows, stack
-from feedline.spec import ARRAYS, STRING, ObjectSpec, RaggedSpec, as_leaf, dtype_name, leaf_spec
+from feedline.spec import ARRAYS, STRING, ObjectSpec, RaggedSpec, as_leaf, dtype_name, is_ready, leaf_spec
 from feedline.structure import Structure, flatten
 
 _DTYPE_OF = attrgetter("dtype")
@@ -190,10 +190,8 @@ class Collector:
 
     def _as_leaves(self, leaves: list[Any], structure: Structure) -> list[Any]:
         for i, leaf in enumerate(leaves):
-            if not isinstance(leaf, ARRAYS) or leaf.dtype.kind not in "fiub":
+            if not isinstance(leaf, ARRAYS) or not is_ready(leaf.dtype):
                 leaves[i] = as_leaf(leaf, structure.paths()[i])
-            elif not leaf.dtype.isnative:
-                leaves[i] = as_leaf(leaf)
         return leaves
 
     def _refuse(self, leaves: list[Any]) -> None:

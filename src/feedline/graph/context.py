@@ -43,7 +43,10 @@ class Services(Protocol):
         ...
 
     def remote(self, opener: Opener, context: Context, state: State, workers: int) -> Stream:
-        """The stream that it opens, run by one of `workers` processes, and read ahead."""
+        """The stream that it opens, run by one of `workers` processes, and read ahead.
+
+        That it cannot be opened is raised when it is read, as NotOpened.
+        """
         ...
 
     @property

@@ -78,6 +78,14 @@ class Doing(Protocol):
     def close(self) -> None: ...
 
 
+class NotOpened(Exception):
+    """Raised by a stream that is run elsewhere and could not be opened there: nothing comes after it."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 class Opener(Protocol):
     """What opens a stream wherever it is: a Node that can be pickled, say."""
 

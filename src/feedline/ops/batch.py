@@ -11,7 +11,7 @@ import numpy as np
 
 from feedline.block import Block
 from feedline.column import Bytes, Column, Objects, Ragged, row_of, slice_of
-from feedline.errors import UsageError
+from feedline.errors import UnfitElement, UsageError
 from feedline.graph import Context, Cursor, Indices, Node, Peek, State, Stream, cardinality
 from feedline.graph.arguments import check_bool, check_int
 from feedline.graph.span import Span
@@ -174,7 +174,7 @@ class BatchMaker:
         one, other = (leaf_spec(row_of(block.columns[number], at)) for at in (0, row))
         if isinstance(one, ObjectSpec):
             raise UsageError(f"{self._node}: {path} is no array, but an object that cannot be stacked.")
-        raise UsageError(
+        raise UnfitElement(
             f"{self._node}: element {first + row:,} has {other} at {path}, and element {first:,}, the first "
             f"of its batch, {one}.\n"
             "  The elements of a batch must have equal shapes. To fill them up:  padded_batch(...)"

@@ -53,8 +53,8 @@ class BucketBySequenceLength(Node):
                 f"there are {len(sizes)} bucket_batch_sizes.\n"
                 "  The last bucket is for what is as long as the last boundary, or longer."
             )
-        if min(sizes) < 1:
-            raise UsageError(f"{self.name}(bucket_batch_sizes={sizes}): a batch has 1 element at least.")
+        if not 1 <= min(sizes) <= max(sizes) < 2**63:
+            raise UsageError(f"{self.name}(bucket_batch_sizes={sizes}): a batch has 1 to 2**63 - 1 elements.")
         for name in ("pad_to_bucket_boundary", "no_padding", "drop_remainder"):
             check_bool(self, name)
         if isinstance(self.padded_shapes, list | tuple | dict) and not self.padded_shapes:

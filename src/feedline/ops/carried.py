@@ -21,10 +21,10 @@ from feedline.structure import flatten
 def first_state(tree: Any) -> Any:
     """The initial state as it is held: a copy, with leaves as elements have them."""
     leaves, structure = flatten(tree)
-    if structure.has_none:
+    if structure.has_none or not leaves:
         raise UsageError(
-            f"initial_state={tree!r}: a state is made of arrays, numbers and strings, without None.\n"
-            "  For a part that is not there yet, begin with an empty array: np.zeros(0)."
+            f"initial_state={tree!r}: a state is made of arrays, numbers and strings, one at least, and no "
+            "None.\n  For a part that is not there yet, begin with an empty array: np.zeros(0)."
         )
     held = []
     for leaf, path in zip(leaves, structure.paths(), strict=True):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from feedline.block import Block, Sources
-from feedline.errors import UsageError
+from feedline.errors import UnfitElement, UsageError
 from feedline.graph import INFINITE, UNKNOWN, Context, Cursor, Indices, Node, Peek, State, Stream
 from feedline.graph.alike import Alike, common_spec
 from feedline.graph.arguments import check_bool
@@ -206,10 +206,10 @@ class _ChooseStream(Stream):
         self._numbers = numbers
         return True
 
-    def _refused(self) -> UsageError:
+    def _refused(self) -> UnfitElement:
         choices = self._choices
         choices.pass_all_but(len(self._numbers))
-        return UsageError(
+        return UnfitElement(
             f"{self._node}: choice {choices.passed:,} (counted from 0) is {self._numbers[0]}; there are "
             f"{len(self._ready)} datasets, counted from 0."
         )

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from feedline.block import Block
-from feedline.errors import UsageError
+from feedline.errors import UnfitElement, UsageError
 from feedline.graph import INFINITE, UNKNOWN, Context, Cursor, DrawingNode, Node, Peek, State, Stream
 from feedline.graph.alike import Alike
 from feedline.graph.arguments import check_function, check_int
@@ -73,7 +73,7 @@ class GroupByWindow(DrawingNode):
             return self.window_size
         size = _integer(self.window_size_func(np.int64(key)), "window_size_func")
         if size < 1:
-            raise UsageError(f"group_by_window: window_size_func({key}) is {size}: {_TOO_SMALL}")
+            raise UnfitElement(f"group_by_window: window_size_func({key}) is {size}: {_TOO_SMALL}")
         return size
 
     def reduced(self, key: int, rows: Block) -> Node:

@@ -1,4 +1,8 @@
-"""ignore_errors: without the elements that fail."""
+"""ignore_errors: without the elements that fail.
+
+What is wrong with the program, and not with an element, is not ignored: all elements would be gone, silently.
+tf.data refuses such functions when it traces them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from feedline.block import Block
+from feedline.errors import UnfitElement, UsageError
 from feedline.graph import UNKNOWN, Context, Node, Peek, State, Stream
 from feedline.graph.arguments import check_bool
 
@@ -38,20 +43,40 @@ class _IgnoreErrorsStream(Stream):
     def __init__(self, node: IgnoreErrors, context: Context, state: State) -> None:
         self._node = node
         self._input = context.open(node.input, state)
+        self._dropped = 0
+        self._first: Exception | None = None  # of those that were dropped, until an element has come through
+        self._is_new = state is None
 
     def next(self, limit: int) -> Block | None:
         last: tuple[Any, ...] | None = None
         while True:
             try:
-                return self._input.next(limit)
+                block = self._input.next(limit)
             except Exception as error:
+                if _is_of_program(error):
+                    raise
                 # An input that fails in the same way at the same place would be asked for ever.
                 this = (type(error), str(error), getattr(error, "__notes__", None), self._input.state())
                 if this == last:
                     raise
                 last = this
-                if self._node.log_warning:
-                    warnings.warn(_told(self._node, error), RuntimeWarning, stacklevel=2)
+                self._drop(error)
+                continue
+            if block is None:
+                self._tell_if_all_failed()
+            self._is_new, self._first = False, None
+            return block
+
+    def _drop(self, error: Exception) -> None:
+        self._dropped += 1
+        if self._is_new and self._first is None:
+            self._first = error
+        if self._node.log_warning:
+            _warn(f"{self._node}: an element was dropped", error)
+
+    def _tell_if_all_failed(self) -> None:
+        if self._first is not None:
+            _warn(f"{self._node}: no element is left, all {self._dropped:,} failed. The first", self._first)
 
     def state(self) -> State:
         return self._input.state()
@@ -60,6 +85,11 @@ class _IgnoreErrorsStream(Stream):
         self._input.close()
 
 
-def _told(node: Node, error: Exception) -> str:
-    lines = [f"{node}: an element was dropped: {type(error).__name__}: {error}"]
-    return "\n".join([*lines, *getattr(error, "__notes__", [])])
+def _is_of_program(error: Exception) -> bool:
+    wrong = isinstance(error, UsageError) and not isinstance(error, UnfitElement)
+    return wrong or isinstance(error, NameError)
+
+
+def _warn(what: str, error: Exception) -> None:
+    lines = [f"{what}: {type(error).__name__}: {error}", *getattr(error, "__notes__", [])]
+    warnings.warn("\n".join(lines), RuntimeWarning, stacklevel=2)

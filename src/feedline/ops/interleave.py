@@ -23,6 +23,7 @@ from feedline.graph import UNKNOWN, Context, Cursor, DrawingNode, Indices, Node,
 from feedline.graph.alike import Alike
 from feedline.graph.arguments import AUTOTUNE, check_function, check_int
 from feedline.graph.chance import for_made
+from feedline.graph.job import NotOpened
 from feedline.ops.elsewhere import Elsewhere
 from feedline.picker import Picks
 from feedline.spec import RaggedSpec, any_sizes
@@ -218,6 +219,10 @@ class _InterleaveStream(Stream):
     def _read(self, slot: _Slot) -> bool:
         try:
             slot.read(self._inner.block_rows)
+        except NotOpened as failed:
+            # As a function that fails here: the next dataset takes the place, in the same turn.
+            self._failure = _Failure(failed.error, self._empty_slot)
+            return False
         except Exception as error:
             slot.rows.held = True
             self._failure = _Failure(error, slot.rows.release)
@@ -234,8 +239,11 @@ class _InterleaveStream(Stream):
         return True
 
     def _drop_slot(self) -> None:
-        self._slots.pop(self._turn).close()
+        self._empty_slot()
         self._pass_turn()
+
+    def _empty_slot(self) -> None:
+        self._slots.pop(self._turn).close()
 
     def _pass_turn(self) -> None:
         self._turn = (self._turn + 1) % self._node.cycle_length

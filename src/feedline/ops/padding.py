@@ -15,7 +15,7 @@ import numpy as np
 from feedline import _native
 from feedline.block import Block
 from feedline.column import Array, Bytes, Column, Objects, Offsets, Ragged, empty, row_of, slice_of
-from feedline.errors import UsageError
+from feedline.errors import UnfitElement, UsageError
 from feedline.graph import Indices, Node
 from feedline.ops.batch import regroup
 from feedline.spec import (
@@ -143,7 +143,7 @@ class Padder:
             except _Misfit as misfit:
                 path = block.structure.paths()[place]
                 found = leaf_spec(row_of(column, misfit.row))
-                raise UsageError(
+                raise UnfitElement(
                     f"{self._node}: element {int(numbers[misfit.row]):,} has {found} at {path}{misfit.why}"
                 ) from None
         return Block._trusted(block.structure, made, 1)

@@ -9,7 +9,7 @@ import numpy as np
 
 from feedline.block import Block
 from feedline.column import Bytes, Ragged, row_of
-from feedline.errors import UsageError
+from feedline.errors import UnfitElement, UsageError
 from feedline.graph import UNKNOWN, Context, Cursor, Node, Peek, Site, State, Stream
 from feedline.graph.arguments import check_bool
 from feedline.ops.batch import Batch, regroup
@@ -29,7 +29,12 @@ class Rebatch(Node):
     @classmethod
     def of(cls, batches: Node, batch_size: Any, drop_remainder: bool, site: Site | None) -> Rebatch:
         sizes = np.asarray(batch_size)
-        if sizes.dtype.kind not in "iu" or sizes.ndim > 1 or not sizes.size or int(sizes.min()) < 1:
+        if (
+            sizes.dtype.kind not in "iu"
+            or sizes.ndim > 1
+            or not sizes.size
+            or not 1 <= sizes.min() <= sizes.max() < 2**63
+        ):
             raise UsageError(
                 f"rebatch(batch_size={batch_size!r}): give the size of batches, 1 at least, or a list of "
                 "sizes that take turns."
@@ -102,7 +107,7 @@ class _RebatchStream(Stream):
         specs = [leaf_spec(row_of(part.columns[number], 0)) for part in parts]
         at = next((i for i, spec in enumerate(specs) if spec != specs[0]), 0)
         row = first + sum(part.rows for part in parts[:at])
-        raise UsageError(
+        raise UnfitElement(
             f"{self._node}: row {row:,} of the batches has {specs[at]} at {path}, and row {first:,}, the "
             f"first of its new batch, {specs[0]}.\n"
             "  Rows that are joined must have equal shapes. To fill them up:  unbatch().padded_batch(...)"

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from feedline.block import Block
-from feedline.errors import UsageError
+from feedline.errors import UnfitElement, UsageError
 from feedline.graph import INFINITE, Context, Cursor, Node, Peek, State, Stream
 from feedline.ops.choose_from_datasets import ChooseFromDatasets
 from feedline.ops.random import Bits, Numbers
@@ -54,9 +54,12 @@ def sampled(
 
 def _checked(weights: Any, count: int, where: str) -> Weights:
     try:
-        given = np.asarray(weights, np.float64)
-    except (TypeError, ValueError):
-        raise UsageError(f"{where}: weights must be numbers, not {weights!r}.") from None
+        given = np.asarray(weights)
+    except ValueError:
+        given = np.empty(0, object)
+    if given.dtype.kind not in "iuf":
+        raise UsageError(f"{where}: weights must be real numbers, not {weights!r}.")
+    given = given.astype(np.float64)
     if given.shape != (count,):
         raise UsageError(f"{where}: {count} datasets need {count} weights, not {given.shape} of them.")
     if not _are_sound(given):
@@ -147,7 +150,7 @@ class _WeighedStream(Stream):
 
     def _refuse(self, weights: Any) -> None:
         _checked(weights, self._node.count, str(self._node))
-        raise UsageError(f"{self._node}: of the weights of a draw, one at least must be more than 0.")
+        raise UnfitElement(f"{self._node}: of the weights of a draw, one at least must be more than 0.")
 
     def state(self) -> State:
         return [self._bits.state(), self._rows.state()]

@@ -82,6 +82,7 @@ class Done(NamedTuple):
     error: bytes | None
     seconds: float
     after: Any = None  # the state of a stream
+    opened: bool = True  # False: the error is that the stream could not be
 
 
 class Closed(Exception):

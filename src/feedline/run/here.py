@@ -18,7 +18,7 @@ class Here:
     def send(self, rows: Block, first: int) -> _Ticket:
         return _Ticket(self._job, rows, first)
 
-    def close(self) -> None:
+    def close(self, wait: bool = True) -> None:
         pass
 
 

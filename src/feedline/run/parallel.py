@@ -63,7 +63,9 @@ class Team(Protocol):
 
     def send(self, rows: Block, first: int) -> Ticket: ...
 
-    def close(self) -> None: ...
+    def close(self, wait: bool = True) -> None:
+        """`wait`: until its threads have ended."""
+        ...
 
 
 class Larger(NamedTuple):
@@ -279,5 +281,7 @@ class Parallel:
         self._team.close()
 
     def __del__(self) -> None:
+        # Garbage is collected in any thread and at any moment: in one of the team's, or in one that is just
+        # starting and holds the lock that the end of another needs. So nobody may be waited for here.
         if hasattr(self, "_team") and not sys.is_finalizing():
-            self.close()
+            self._team.close(wait=False)

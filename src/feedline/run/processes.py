@@ -61,6 +61,7 @@ class Task:
         self.died: WorkerDied | None = None
         self.seconds = 0.0
         self.after: State = None  # of a stream
+        self.opened = True  # if it is one
 
     @property
     def is_over(self) -> bool:
@@ -107,7 +108,7 @@ class ProcessTeam:
         self._crew.send(task, self.size)
         return task
 
-    def close(self) -> None:
+    def close(self, wait: bool = True) -> None:
         if self._is_open:
             self._is_open = False
             self._crew.forget(self._job)
@@ -232,7 +233,7 @@ class Worker:
             error = None if message.error is None else _error_of(message.error)
             number, task = self.tasks.popleft()
             assert number == message.task
-            task.seconds, task.after = message.seconds, message.after
+            task.seconds, task.after, task.opened = message.seconds, message.after, message.opened
             task.outcome = Outcome(block, error)
 
     def becomes_free(self) -> bool:

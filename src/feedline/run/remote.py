@@ -15,7 +15,7 @@ from typing import Any
 from feedline.block import Block
 from feedline.errors import WorkerDied
 from feedline.graph import Context, State, Stream
-from feedline.graph.job import Opener
+from feedline.graph.job import NotOpened, Opener
 from feedline.run.processes import Crew, ReadTask, SentJob
 
 _AHEAD = 2  # blocks: the one that is being made, and the one that is taken
@@ -82,6 +82,11 @@ class RemoteStream(Stream):
                     raise
                 continue
             self._deaths = 0
+            if not asked.opened:
+                assert error is not None
+                self._ended = True
+                self._end()
+                raise NotOpened(error) from error
             self._state = asked.after
             if error is not None:
                 raise error

@@ -117,6 +117,7 @@ class _Worker:
             plan, error = self._run(message)
         else:
             plan, error, after = self._read(message)
+        opened = isinstance(message, Run) or message.job in self._streams
         number, size = None, 0
         if plan is not None:
             try:
@@ -128,7 +129,7 @@ class _Worker:
         del plan
         pickled = None if error is None else pickled_error(error)
         seconds = time.perf_counter() - began
-        self._exchange.send(Done(message.task, number, size, pickled, seconds, after))
+        self._exchange.send(Done(message.task, number, size, pickled, seconds, after, opened))
 
     def _run(self, message: Run) -> tuple[frame.Plan | None, Exception | None]:
         """The results, ready to be written, and the error of the row after them."""
