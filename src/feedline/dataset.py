@@ -12,22 +12,18 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from feedline import ops
-from feedline.block import Block
 from feedline.errors import UsageError
 from feedline.explain import Stats, explain, outline, stats
-from feedline.graph import INFINITE, Context, Cursor, Fingerprint, Node, Site, fingerprint, random_nodes, tree
+from feedline.graph import INFINITE, Context, Fingerprint, Node, Site, fingerprint, random_nodes, tree
 from feedline.graph.arguments import AUTOTUNE, check_calls, check_executor, check_workers
 from feedline.iterator import DatasetIterator
 from feedline.records.features import normalize
 from feedline.records.paths import compression_name, resolve
 from feedline.records.reading import OnCorrupt, skips
-from feedline.run import LocalServices, Measure
+from feedline.run import LocalServices, Measure, peek
 from feedline.run.cores import usable_cores
 from feedline.structure import flatten
 from feedline.write.saving import save
-
-_PEEKED = 16  # elements that are looked at to tell a spec
-_PEEKED_SECONDS = 1.0  # for slow functions, fewer
 
 
 class Dataset:
@@ -316,7 +312,6 @@ class Dataset:
             pad_to_bucket_boundary,
             no_padding,
             drop_remainder,
-            peek=_peek,
             site=_site("bucket_by_sequence_length", name),
         )
         return Dataset(made)
@@ -850,7 +845,7 @@ class Dataset:
         >>> Dataset.range(5).map(lambda x: {"x": np.zeros(3)}).batch(2).element_spec
         {'x': ArraySpec((None, 3), float64)}
         """
-        return self._node.spec(_peek)
+        return self._node.spec(peek)
 
     def explain(self) -> str:
         """A table of the steps: where each was added, how many elements it gives, and whether it is indexed.
@@ -904,32 +899,6 @@ class _ReadOne:
 
 # How often a random step was begun. Not how often a dataset was: each `shuffled.take(5)` is a new one.
 _epochs: WeakKeyDictionary[Node, int] = WeakKeyDictionary()
-
-_peeked: WeakKeyDictionary[Node, Any] = WeakKeyDictionary()
-
-
-def _peek(node: Node) -> Any:
-    if node not in _peeked:
-        services = LocalServices()
-        rows = Cursor(Context(services, workers=0), node)
-        blocks: list[Block] = []
-        until = services.clock() + _PEEKED_SECONDS
-        try:
-            # A block may have been handed on early, and have elements of one shape only.
-            while rows.passed < _PEEKED and (not blocks or services.clock() < until):
-                block = rows.take(_PEEKED - rows.passed)
-                if block is None:
-                    break
-                blocks.append(block)
-        except Exception:
-            if not blocks:
-                raise
-        finally:
-            rows.close()
-        if not blocks:
-            raise UsageError(f"{node}: there is no element that could tell the element_spec.")
-        _peeked[node] = Block.concat(blocks).spec
-    return _peeked[node]
 
 
 def _nodes(datasets: Any, site: Site) -> tuple[Node, ...]:

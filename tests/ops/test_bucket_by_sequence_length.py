@@ -327,3 +327,14 @@ def test_a_rare_length_costs_neither_memory_nor_state():
     resumed.load_state_dict(state)
     assert np.array_equal(next(resumed), next(rows))
     assert sum(len(batch) for batch in resumed) == 3000 - 2802
+
+
+def test_boundaries_are_found_also_where_the_first_elements_fail():
+    def vector(n):
+        if n < 3:
+            raise Failed(f"{n}")
+        return np.full(n % 3 + 1, n)
+
+    how = {"bucket_boundaries": [3, 5], "bucket_batch_sizes": [2, 2, 2], "pad_to_bucket_boundary": True}
+    dataset = Dataset.range(9).map(vector).bucket_by_sequence_length(len, **how)
+    assert [batch.shape for batch in dataset.ignore_errors()] == [(2, 2), (2, 2), (2, 4)]

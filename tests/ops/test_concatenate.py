@@ -106,6 +106,19 @@ def test_a_second_dataset_that_does_not_fit_is_one_error_whatever_the_size_of_bl
         assert list(rows) == []
 
 
+def test_a_part_without_elements_or_whose_first_one_fails_does_not_hide_the_spec():
+    def odd(x):
+        if x % 2 == 0:
+            raise KeyError(x)
+        return x
+
+    parts = [Dataset.range(3), Dataset.range(0).map(lambda x: x), Dataset.range(4).map(odd)]
+    assert parts[0].concatenate(parts[1]).concatenate(parts[2]).element_spec == parts[0].element_spec
+    assert Dataset.choose_from_datasets(parts, Dataset.range(1)).element_spec == parts[0].element_spec
+    with pytest.raises(UsageError, match="no element"):
+        _ = parts[1].concatenate(parts[1]).element_spec
+
+
 def test_as_many_as_a_loop_adds():
     dataset = Dataset.range(0)
     for number in range(1200):

@@ -19,7 +19,7 @@ from feedline import AUTOTUNE, Dataset, Ragged, UsageError, WorkerError
 from feedline.run.cores import usable_cores
 from feedline.testing import Failed, assert_same, check_errors, check_laws
 from tests.ops.sources import every_source
-from tests.processes import children_of
+from tests.processes import children_of, dismiss_workers, workers_of
 
 WORKERS = [{"num_parallel_calls": 2}, {"num_parallel_calls": 3, "executor": "thread"}]
 each_executor = pytest.mark.parametrize("how", WORKERS, ids=["processes", "threads"])
@@ -147,6 +147,12 @@ def test_workers_stay_for_the_next_iteration():
         if number == 3:
             break
     assert {int(pid) for pid in ds} <= first
+
+
+def test_no_more_workers_are_started_than_there_is_work_for():
+    dismiss_workers()
+    assert [int(x) for x in Dataset.range(3).map(lambda x: x + 1, 500)] == [1, 2, 3]
+    assert len(workers_of(os.getpid())) <= 3
 
 
 def test_steps_of_one_pipeline_share_workers():

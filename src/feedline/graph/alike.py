@@ -8,18 +8,47 @@ from typing import Any
 from feedline.block import Block
 from feedline.column import Column, row_spec
 from feedline.errors import UsageError
-from feedline.graph.node import Node
+from feedline.graph.context import Context
+from feedline.graph.node import Node, Peek, tree
 from feedline.graph.stream import State
 from feedline.spec import ObjectSpec, RaggedSpec, dtype_name, dtype_of, merge_specs
 from feedline.structure import Structure, flatten
 
 
-def common_spec(step: Node, specs: Sequence[Any]) -> Any:
-    """What the elements of all datasets have in common, which must be alike; None when one is not known."""
-    if any(spec is None for spec in specs):
+class NoElement(UsageError):
+    """There is no element that could tell the spec."""
+
+
+def known_spec(node: Node, context: Context) -> Any:
+    """The spec of a node's elements, by which arrays of changing length are told from rows of a Ragged.
+
+    None: they are what functions return. Of datasets that functions make, one that was not made here, because
+    a cache has its elements say, is made now: what comes must not depend on what ran before.
+    """
+    spec = node.spec(None)
+    if spec is None and any(one.makes_datasets for one in tree(node)):
+        spec = node.spec(context.services.peek)
+    return spec
+
+
+def common_spec(step: Node, parts: Sequence[Node], peek: Peek | None) -> Any:
+    """What the elements of all datasets have in common, which must be alike; None when one is not known.
+
+    Those that have no elements do not count, if only elements can tell.
+    """
+    specs: dict[int, Any] = {}
+    empty: NoElement | None = None
+    for number, part in enumerate(parts):
+        try:
+            specs[number] = part.spec(peek)
+        except NoElement as error:
+            empty = error
+    if empty is not None and not specs:
+        raise empty
+    if None in specs.values():
         return None
-    leaves, structure = flatten(specs[0])
-    for number, spec in enumerate(specs):
+    leaves, structure = flatten(next(iter(specs.values())))
+    for number, spec in specs.items():
         others, other_structure = flatten(spec)
         merged = [merge_specs(a, b) for a, b in zip(leaves, others, strict=False)]
         mixed = any(isinstance(m, ObjectSpec) and m != a for m, a in zip(merged, leaves, strict=False))

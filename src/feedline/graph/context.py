@@ -49,6 +49,10 @@ class Services(Protocol):
         """
         ...
 
+    def peek(self, node: Node) -> Any:
+        """The spec of what the node gives, found by looking at its first elements."""
+        ...
+
     @property
     def cores(self) -> int:
         """How many threads may work at once."""

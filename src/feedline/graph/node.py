@@ -73,6 +73,9 @@ class Node(ABC):
     # May rows be held that it made before anyone asked for them?
     works_ahead: ClassVar[bool] = False
 
+    # Does it give the elements of datasets that a function makes? What these are, is told by the datasets.
+    makes_datasets: ClassVar[bool] = False
+
     # May a function of the user's draw other numbers in it each time?
     may_draw: ClassVar[bool] = False
 

@@ -13,6 +13,7 @@ from feedline.block import Block
 from feedline.column import Bytes, Column, Objects, Ragged, row_of, slice_of
 from feedline.errors import UnfitElement, UsageError
 from feedline.graph import Context, Cursor, Indices, Node, Peek, State, Stream, cardinality
+from feedline.graph.alike import known_spec
 from feedline.graph.arguments import check_bool, check_int
 from feedline.graph.span import Span
 from feedline.joining import stack
@@ -79,7 +80,7 @@ class Batch(Batching):
         return structure.unflatten([_batch_spec(leaf, size) for leaf in leaves])
 
     def gather(self, indices: Indices, context: Context) -> Block:
-        maker = BatchMaker(self)
+        maker = BatchMaker(self, context)
         return Block.concat([maker.one(rows, first) for rows, first in self.groups(indices, context)])
 
     def open(self, context: Context, state: State) -> Stream:
@@ -103,7 +104,7 @@ class _BatchStream(Stream):
         self._batches = max(1, context.block_rows // node.batch_size)
         self._bytes = context.block_bytes
         self._rows = Cursor(context, input, state)
-        self._maker = BatchMaker(node)
+        self._maker = BatchMaker(node, context)
 
     def next(self, limit: int) -> Block | None:
         size = self._node.batch_size
@@ -136,8 +137,9 @@ class _BatchStream(Stream):
 class BatchMaker:
     """Makes batches of rows. Values whose length changes are stacked only where the spec has them ragged."""
 
-    def __init__(self, node: Batch) -> None:
+    def __init__(self, node: Batch, context: Context) -> None:
         self._node = node
+        self._context = context
         self._ragged_leaves: list[bool] | None = None
 
     def many(self, block: Block, size: int) -> Block | None:
@@ -159,15 +161,15 @@ class BatchMaker:
         return Block._trusted(block.structure, made, 1)
 
     def _is_ragged(self, number: int, block: Block) -> bool:
+        column = block.columns[number]
+        if not isinstance(column, Ragged):
+            return False
         if self._ragged_leaves is None:
-            spec = self._node.input.spec(None)
+            spec = known_spec(self._node.input, self._context)
             leaves = [None] * block.structure.leaf_count if spec is None else flatten(spec)[0]
             self._ragged_leaves = [isinstance(leaf, RaggedSpec) for leaf in leaves]
-        if self._ragged_leaves[number]:
-            return isinstance(block.columns[number], Ragged)
         # Rows that are Ragged themselves can only be stacked into a Ragged.
-        column = block.columns[number]
-        return isinstance(column, Ragged) and isinstance(column._values, Ragged)
+        return self._ragged_leaves[number] or isinstance(column._values, Ragged)
 
     def _refuse(self, block: Block, number: int, first: int, row: int) -> None:
         path = block.structure.paths()[number]

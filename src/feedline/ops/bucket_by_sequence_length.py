@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import index
 from typing import Any, NamedTuple
 
@@ -40,7 +40,6 @@ class BucketBySequenceLength(Node):
     pad_to_bucket_boundary: bool
     no_padding: bool
     drop_remainder: bool
-    peek: Peek | None = field(default=None, compare=False, repr=False)  # tells shapes that the input does not
 
     runs_python = True
 
@@ -89,7 +88,7 @@ class _BucketStream(Stream):
         self._context = context
         self._call = caller(node.element_length_func)
         self._boundaries = np.array(node.bucket_boundaries, np.int64)
-        self._maker = _BatchMaker(node)
+        self._maker = _BatchMaker(node, context)
         self._buckets = [_Bucket() for _ in node.bucket_batch_sizes]
         self._plan: list[tuple[int, int]] = []  # full batches: the element after each, and the bucket
         self._error: Exception | None = None  # of the element after all that are planned
@@ -254,10 +253,11 @@ _NONE = np.empty(0, np.int64)
 class _BatchMaker:
     """Makes a bucket's rows a batch: as they are, or filled up to the longest or to the bucket's boundary."""
 
-    def __init__(self, node: BucketBySequenceLength) -> None:
+    def __init__(self, node: BucketBySequenceLength, context: Context) -> None:
         self._node = node
+        self._context = context
         self._padders: dict[int, Padder] = {}
-        self._stacker = BatchMaker(Batch(node.input, 1, False, site=node.site))
+        self._stacker = BatchMaker(Batch(node.input, 1, False, site=node.site), context)
         self._guess: Any = None  # the spec of the elements, where only the first of them tell it
 
     def check(self, number: int, numbers: Indices) -> None:
@@ -299,8 +299,7 @@ class _BatchMaker:
         """The shapes of the elements: a dimension that is known to be always the same is not filled up."""
         spec = self._node.input.spec(None)
         if spec is None:
-            assert self._node.peek is not None
-            spec = self._guess = self._node.input.spec(self._node.peek)
+            spec = self._guess = self._node.input.spec(self._context.services.peek)
         leaves, structure = flatten(spec)
         for leaf, path in zip(leaves, structure.paths(), strict=True):
             if isinstance(leaf, ObjectSpec) or leaf.shape is None:

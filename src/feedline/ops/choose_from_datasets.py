@@ -54,7 +54,7 @@ class ChooseFromDatasets(Node):
         return INFINITE if endless and self.choices.cardinality() == INFINITE else UNKNOWN
 
     def spec(self, peek: Peek | None) -> Any:
-        return common_spec(self, [part.spec(peek) for part in self.parts])
+        return common_spec(self, self.parts, peek)
 
     def open(self, context: Context, state: State) -> Stream:
         return _ChooseStream(self, context, state)

@@ -40,7 +40,7 @@ class Concatenate(Node):
         return cardinality.total([part.cardinality() for part in self.parts])
 
     def spec(self, peek: Peek | None) -> Any:
-        return common_spec(self, [part.spec(peek) for part in self.parts])
+        return common_spec(self, self.parts, peek)
 
     def gather(self, indices: Indices, context: Context) -> Block:
         ends = np.cumsum([part.length() for part in self.parts])

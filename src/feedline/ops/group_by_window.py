@@ -19,7 +19,7 @@ import numpy as np
 from feedline.block import Block
 from feedline.errors import UnfitElement, UsageError
 from feedline.graph import INFINITE, UNKNOWN, Context, Cursor, DrawingNode, Node, Peek, State, Stream
-from feedline.graph.alike import Alike
+from feedline.graph.alike import Alike, known_spec
 from feedline.graph.arguments import check_function, check_int
 from feedline.graph.calls import blame, caller
 from feedline.graph.chance import for_made
@@ -40,6 +40,7 @@ class GroupByWindow(DrawingNode):
     wrap: Callable[[Node], Any] = field(compare=False)  # makes a Dataset of a node
 
     runs_python = True
+    makes_datasets = True
 
     def __post_init__(self) -> None:
         if (self.window_size is None) == (self.window_size_func is None):
@@ -76,9 +77,9 @@ class GroupByWindow(DrawingNode):
             raise UnfitElement(f"group_by_window: window_size_func({key}) is {size}: {_TOO_SMALL}")
         return size
 
-    def reduced(self, key: int, rows: Block) -> Node:
+    def reduced(self, key: int, rows: Block, context: Context) -> Node:
         """The node of the dataset that the function makes of a group."""
-        group = self.wrap(Rows.of(rows, self.input.spec(None), self.site))
+        group = self.wrap(Rows.of(rows, known_spec(self.input, context), self.site))
         made = self.reduce_func(np.int64(key), group)
         node = getattr(made, "_node", None)
         if not isinstance(node, Node):
@@ -188,7 +189,7 @@ class _GroupStream(Stream):
                 raise
 
     def _give(self, key: int, state: State) -> None:
-        node = self._node.reduced(key, self._groups[key].rows())
+        node = self._node.reduced(key, self._groups[key].rows(), self._context)
         context = for_made(self._context, node, self._node.seed_in(self._context), self._dropped)
         self._key, self._given, self._is_new = key, Cursor(context, node, state), True
 

@@ -44,6 +44,7 @@ class Interleave(DrawingNode):
 
     passes_rows_on = True
     works_ahead = True
+    makes_datasets = True
 
     def __post_init__(self) -> None:
         check_function(self, "function")
@@ -56,6 +57,8 @@ class Interleave(DrawingNode):
     def spec(self, peek: Peek | None) -> Any:
         found = peek(self) if peek else None
         inner = _specs.get(self)
+        if inner is None and peek and self in _makers:
+            inner = _specs[self] = any_sizes(_makers.pop(self).spec(peek))
         if found is None or inner is None:
             return inner if found is None else found
         # The elements tell more than one of the datasets can, except that they are meant to be ragged.
@@ -89,11 +92,16 @@ class Interleave(DrawingNode):
         node = elsewhere.made()
         if self not in _specs:
             _specs[self] = any_sizes(node.spec(None))  # of the others, sizes may differ
+            if _specs[self] is None and any(one.makes_datasets for one in tree(node)):
+                _makers[self] = node
         return node
 
 
 # What is known of the elements once a dataset was made: a batch asks for it, which runs after that.
 _specs: WeakKeyDictionary[Interleave, Any] = WeakKeyDictionary()
+
+# The first dataset, where that makes datasets itself, which have to be looked at.
+_makers: WeakKeyDictionary[Interleave, Node] = WeakKeyDictionary()
 
 # Found out with the first dataset: files that the native core reads are read faster here.
 _worth_a_worker: WeakKeyDictionary[Interleave, bool] = WeakKeyDictionary()

@@ -16,6 +16,7 @@ import numpy as np
 from feedline.block import Block
 from feedline.column import Objects
 from feedline.graph import Context, Indices, Node, Peek, State, Stream, cardinality
+from feedline.graph.alike import known_spec
 from feedline.graph.arguments import check_bool, check_int
 from feedline.ops.nested import Numbered, Rows
 from feedline.spec import DatasetSpec
@@ -76,7 +77,7 @@ class Window(Node):
         block = context.gather(self.input, np.concatenate(rows))
         ends = np.cumsum([len(one) for one in rows]).tolist()
         windows = [block.slice(end - len(one), end) for one, end in zip(rows, ends, strict=True)]
-        return self.elements(windows, self.input.spec(None))
+        return self.elements(windows, known_spec(self.input, context))
 
     def elements(self, windows: list[Block], known: Any) -> Block:
         """A row for each window. `known` is the spec of their elements, where it is known."""
@@ -95,11 +96,11 @@ class Window(Node):
 class _WindowStream(Stream):
     def __init__(self, node: Window, context: Context, state: State) -> None:
         self._node = node
+        self._context = context
         self._rows_at_once = context.block_rows
         self._begin: int  # the number of the next window's first element
         self._begin, before = state or (0, None)
         self._rows = Numbered(context, node.input, before)
-        self._known = node.input.spec(None)
         self._ended = False
         self._first = self._rows.number  # of the elements that are held
         self._held: list[Block | Exception] = []  # in the place of an element that failed, its error
@@ -119,7 +120,7 @@ class _WindowStream(Stream):
                 self._begin += node.shift
                 raise
             self._begin += node.shift
-        return node.elements(windows, self._known) if windows else None
+        return node.elements(windows, known_spec(node.input, self._context)) if windows else None
 
     def _read(self, least: int, most: int) -> None:
         """Hold `least` elements from where the window begins on, and up to `most` if they come along."""

@@ -1,6 +1,6 @@
 """Where the work of streams runs, and how it is measured."""
 
 from feedline.run.measure import Measure
-from feedline.run.services import LocalServices
+from feedline.run.services import LocalServices, peek
 
-__all__ = ["LocalServices", "Measure"]
+__all__ = ["LocalServices", "Measure", "peek"]

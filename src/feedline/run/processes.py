@@ -378,16 +378,11 @@ class Crew:
     def send(self, task: Task, workers: int) -> None:
         """Give the task to that of the first `workers` workers which has least to do.
 
-        A stream stays where it began.
+        One more is started when all have something to do. A stream stays where it began.
         """
         with self._changed:
             self._check_open()
-            try:
-                while len(self._workers) < workers:
-                    self._workers.append(_hire(task.job))
-            except OSError as error:
-                raise WorkerError(f"{task.job.step}: no worker could be started: {error}.") from error
-            worker = task.job.home or min(self._workers[:workers], key=lambda one: one.load)
+            worker = task.job.home or self._least_busy(task.job, workers)
             if isinstance(task, ReadTask) and task.job.home is None:
                 task.job.home = worker
                 worker.streams += 1
@@ -395,6 +390,16 @@ class Crew:
                 self._send(task, worker)
             else:
                 task.died = WorkerDied(f"{task.job.step}: its worker went away.")
+
+    def _least_busy(self, job: SentJob, workers: int) -> Worker:
+        worker = min(self._workers[:workers], key=lambda one: one.load, default=None)
+        if worker is not None and (worker.load == (0, 0) or len(self._workers) >= workers):
+            return worker
+        try:
+            self._workers.append(_hire(job))
+        except OSError as error:
+            raise WorkerError(f"{job.step}: no worker could be started: {error}.") from error
+        return self._workers[-1]
 
     def _send(self, task: Task, worker: Worker) -> None:
         try:

@@ -8,10 +8,11 @@ from contextlib import suppress
 from dataclasses import replace
 from threading import Lock
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from feedline.block import Block
 from feedline.graph import Context, Cursor, Indices, Node, State, Stream, tree
+from feedline.graph.alike import NoElement
 from feedline.graph.arguments import AUTOTUNE
 from feedline.graph.job import Doing, Job, Opener
 from feedline.run.background import Background
@@ -47,6 +48,9 @@ def _is_worth(function: Callable[..., Any]) -> bool:
     except TypeError:
         return False
 
+
+_PEEKED = 16  # elements that are looked at to tell a spec
+_PEEKED_SECONDS = 1.0  # for slow functions, fewer
 
 _NODES_KEPT = 4  # of each step of datasets that functions made
 
@@ -123,8 +127,45 @@ class LocalServices:
         size = self.cores if wanted == AUTOTUNE else wanted
         return size if context.workers in (None, AUTOTUNE) else min(size, context.workers)
 
+    def peek(self, node: Node) -> Any:
+        return peek(node)
+
     def clock(self) -> float:
         return time.perf_counter()
 
     def deadline(self) -> Callable[[], bool]:
         return deadline(_PATIENCE)
+
+
+_peeked: WeakKeyDictionary[Node, Any] = WeakKeyDictionary()
+
+
+def peek(node: Node) -> Any:
+    """The spec of what a node gives, by its first elements that do not fail. NoElement when there is none."""
+    if node not in _peeked:
+        services = LocalServices()
+        rows = Cursor(Context(services, workers=0), node)
+        blocks: list[Block] = []
+        errors: list[Exception] = []
+        until = services.clock() + _PEEKED_SECONDS
+        try:
+            # A block may have been handed on early, and have elements of one shape only.
+            while (left := _PEEKED - rows.passed - len(errors)) > 0 and (
+                not blocks or services.clock() < until
+            ):
+                try:
+                    block = rows.take(left)
+                except Exception as error:
+                    errors.append(error)
+                    continue
+                if block is None:
+                    break
+                blocks.append(block)
+        finally:
+            rows.close()
+        if not blocks and errors:
+            raise errors[0]
+        if not blocks:
+            raise NoElement(f"{node}: there is no element that could tell the element_spec.")
+        _peeked[node] = Block.concat(blocks).spec
+    return _peeked[node]
