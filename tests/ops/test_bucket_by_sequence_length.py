@@ -236,7 +236,14 @@ def test_there_is_a_size_for_each_bucket(sizes):
 
 @pytest.mark.parametrize(
     "arguments",
-    [(len, [3], [2, 0]), (len, [3], [2, "a"]), (len, 3, [2, 2]), (None, [3], [2, 2]), (len, [0.5], [2, 2])],
+    [
+        (len, [3], [2, 0]),
+        (len, [3], [2, 2**63]),
+        (len, [3], [2, "a"]),
+        (len, 3, [2, 2]),
+        (None, [3], [2, 2]),
+        (len, [0.5], [2, 2]),
+    ],
     ids=str,
 )
 def test_arguments_that_cannot_be_meant_are_refused(arguments):

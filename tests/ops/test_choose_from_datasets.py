@@ -30,6 +30,10 @@ def test_the_example_of_tf_datas_documentation():
     assert list(pipeline(tensorflow().data.Dataset).as_numpy_iterator()) == list(pipeline(Dataset))
 
 
+def test_the_datasets_may_come_out_of_a_generator():
+    both(lambda D: D.choose_from_datasets((D.range(3) for _ in range(2)), D.range(2).repeat(2)))
+
+
 def test_elements_are_those_of_tf_data_whatever_the_sizes_and_choices():
     rng = np.random.default_rng(1)
     for count, stop, _ in product((1, 2, 5), (True, False), range(4)):

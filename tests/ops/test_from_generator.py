@@ -14,7 +14,7 @@ from feedline.graph import Context
 from feedline.run import LocalServices
 from feedline.spec import STRING, ArraySpec, ObjectSpec, RaggedSpec
 from feedline.testing import Failed, assert_same, check_laws
-from tests.tfdata import check_spec, compare, tensorflow
+from tests.tfdata import both_refuse, check_spec, compare, tensorflow
 
 Point = namedtuple("Point", ["x", "y"])
 
@@ -182,6 +182,11 @@ def test_specs_and_cardinality_are_those_of_tf_data():
     check_spec(ours.element_spec, theirs.element_spec)
     assert ours.cardinality() == int(theirs.cardinality()) == UNKNOWN_CARDINALITY
     compare(ours, theirs)
+
+
+@pytest.mark.parametrize("empty", [(), {}], ids=str)
+def test_a_signature_without_a_spec_is_refused_as_by_tf_data(empty):
+    both_refuse(lambda D: D.from_generator(yielding(1), output_signature=empty))
 
 
 @pytest.mark.parametrize("wrong", ["int32", [], 5, np.zeros(3), np.float32], ids=str)

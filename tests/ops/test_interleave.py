@@ -159,6 +159,7 @@ REFUSED = [
     {"cycle_length": "2"},
     {"cycle_length": 2, "block_length": 1.5},
     {"num_parallel_calls": 0},
+    {"cycle_length": 2, "num_parallel_calls": 3},
 ]
 
 

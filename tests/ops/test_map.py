@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import time
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from feedline import Dataset, Ragged, UsageError
 from feedline.testing import assert_same, check_errors, check_laws
 from tests.ops.sources import Point, every_source
-from tests.tfdata import both, both_refuse
+from tests.tfdata import both, both_refuse, tensorflow
 
 PIPELINES = {
     # tf.data's own examples
@@ -102,12 +103,30 @@ def test_a_list_is_an_array_also_as_the_whole_result():
     assert [x.tolist() for x in Dataset.range(2).map(lambda x: [x, x])] == [[0, 0], [1, 1]]
 
 
+class Color(enum.IntEnum):
+    RED = 1
+
+
+def test_numbers_of_pythons_own_classes_are_narrow_as_in_tf_data():
+    both(lambda D: D.range(2).map(lambda x: (Color.RED, 2.5, True)))
+    both(lambda D: D.from_tensors([Color.RED, Color.RED]))
+
+
+@pytest.mark.parametrize("how", [{}, {"num_parallel_calls": 2}], ids=str)
+def test_a_dtype_that_no_element_has_is_refused_as_in_tf_data(how):
+    wide = np.array([1, 2], "longdouble")
+    with pytest.raises(TypeError):
+        tensorflow().data.Dataset.range(2).map(lambda x: wide)
+    with pytest.raises(UsageError, match=wide.dtype.name):
+        list(Dataset.range(2).map(lambda x: wide, **how))
+
+
 def test_an_object_that_is_no_array_is_handed_on():
     marker = object()
     assert list(Dataset.range(2).map(lambda x: (x, marker))) == [(0, marker), (1, marker)]
 
 
-@pytest.mark.parametrize("calls", [0, -2, "2", 1.5])
+@pytest.mark.parametrize("calls", [0, -2, "2", 1.5, 2**63])
 def test_the_number_of_calls_is_refused_as_by_tf_data(calls):
     both_refuse(lambda D: D.range(3).map(lambda x: x, num_parallel_calls=calls))
     with pytest.raises(UsageError) as caught:

@@ -77,8 +77,9 @@ def test_sizes_are_integers_of_one_at_least(size):
     # tf.data takes 0, for ever empty batches, and crashes for less.
     with pytest.raises(UsageError, match="1 at least, or a list"):
         Dataset.range(5).batch(2).rebatch(size)
-    with pytest.raises(UsageError):
-        Dataset.range(5).batch(2).rebatch(0)
+    for wrong in (0, 2**63, [1, 2**63]):
+        with pytest.raises(UsageError):
+            Dataset.range(5).batch(2).rebatch(wrong)
 
 
 def test_scalars_cannot_be_batched_again():

@@ -138,7 +138,8 @@ def test_a_state_carries_a_seed_that_was_drawn():
 def test_what_tf_data_refuses_is_refused():
     both_refuse(lambda D: D.sample_from_datasets([]))
     both_refuse(lambda D: D.sample_from_datasets([D.range(1), D.range(2)], weights=[1.0]))
-    both_refuse(lambda D: D.sample_from_datasets([D.range(1), D.range(2)], weights=["a", "b"]))
+    for weights in (["a", "b"], [True, True], [1 + 5j, 3.0]):
+        both_refuse(lambda D, weights=weights: D.sample_from_datasets([D.range(1), D.range(2)], weights))
     both_refuse(lambda D: D.sample_from_datasets([D.range(1), D.from_tensor_slices([0])]))
 
 
