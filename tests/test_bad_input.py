@@ -226,4 +226,4 @@ def test_numbers_of_parallel_calls_are_checked(given, tmp_path):
     }.items():
         with pytest.raises(UsageError) as caught:
             make()
-        assert str(caught.value).startswith(f"{step}={given!r}): must be an int, 1 at least")
+        assert str(caught.value).startswith(f"{step}={given!r}): must be an int from 1 to 2**31 - 1")

@@ -179,6 +179,21 @@ def test_elements_of_another_kind_are_refused_also_right_after_a_state(make):
         next(again)
 
 
+def test_a_pipeline_of_too_many_steps_says_how_to_go_on():
+    dataset = Dataset.range(3)
+    for _ in range(400):
+        dataset = dataset.map(lambda x: x + 1)
+    with pytest.raises(RecursionError) as caught:
+        list(dataset)
+    assert "this pipeline has 401 steps" in caught.value.__notes__[-1]
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(100_000)  # as the note says
+    try:
+        assert [int(x) for x in dataset] == [400, 401, 402]
+    finally:
+        sys.setrecursionlimit(limit)
+
+
 def test_a_closed_iterator_says_so():
     rows = iter(Dataset.range(5).prefetch(2))
     state = rows.state_dict()

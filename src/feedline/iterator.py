@@ -9,7 +9,7 @@ from typing import Any
 
 from feedline.block import Block
 from feedline.errors import UsageError
-from feedline.graph import Context, Cursor, Node, State, drawing_nodes, position_key, seeded
+from feedline.graph import Context, Cursor, Node, State, drawing_nodes, position_key, seeded, tree
 from feedline.graph.alike import Alike
 
 _VERSION = 2
@@ -78,6 +78,12 @@ class DatasetIterator(Iterator[Any]):
                 self._is_alike = True
             return block
         except Exception as error:
+            if isinstance(error, RecursionError):
+                steps = len(tree(self._node))
+                error.add_note(
+                    f"  this pipeline has {steps:,} steps, and each takes some of Python's stack.\n"
+                    "  If there are that many on purpose:  sys.setrecursionlimit(100_000)"
+                )
             _clear_frames(error)
             raise
         finally:

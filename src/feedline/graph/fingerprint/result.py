@@ -91,6 +91,7 @@ class Fingerprint(str):
           start: 0
           stop: 5
           step: 1
+          output_type: 'int64'
         batch: Batch
           batch_size: 2
           drop_remainder: False
