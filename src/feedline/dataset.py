@@ -20,7 +20,7 @@ from feedline.iterator import DatasetIterator
 from feedline.records.features import normalize
 from feedline.records.paths import compression_name, resolve
 from feedline.records.reading import OnCorrupt, skips
-from feedline.run import LocalServices, Measure, peek
+from feedline.run import LocalServices, Measure
 from feedline.run.cores import usable_cores
 from feedline.structure import flatten
 from feedline.write.saving import save
@@ -845,7 +845,7 @@ class Dataset:
         >>> Dataset.range(5).map(lambda x: {"x": np.zeros(3)}).batch(2).element_spec
         {'x': ArraySpec((None, 3), float64)}
         """
-        return self._node.spec(peek)
+        return self._node.spec(Context(LocalServices()).peek)
 
     def explain(self) -> str:
         """A table of the steps: where each was added, how many elements it gives, and whether it is indexed.

@@ -130,5 +130,6 @@ def test_9_each_made_dataset_is_shuffled_anew():
 def test_10_rows_of_a_ragged_can_be_filled_up():
     rows = Dataset.from_tensor_slices(Ragged([1, 2, 3], [0, 1, 3]))
     assert events(rows.padded_batch(2)) == [[[1, 0], [2, 3]]]
+    theirs = THEIRS.from_tensor_slices(tf.ragged.constant([[1], [2, 3]]))
     with pytest.raises(TypeError, match="padded_batch"):
-        THEIRS.from_tensor_slices(tf.ragged.constant([[1], [2, 3]])).padded_batch(2)
+        theirs.padded_batch(2)

@@ -27,7 +27,7 @@ def known_spec(node: Node, context: Context) -> Any:
     """
     spec = node.spec(None)
     if spec is None and any(one.makes_datasets for one in tree(node)):
-        spec = node.spec(context.services.peek)
+        spec = node.spec(context.peek)
     return spec
 
 

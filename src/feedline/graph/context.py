@@ -49,8 +49,8 @@ class Services(Protocol):
         """
         ...
 
-    def peek(self, node: Node) -> Any:
-        """The spec of what the node gives, found by looking at its first elements."""
+    def peek(self, node: Node, context: Context) -> Any:
+        """The spec of what the node gives there, found by looking at its first elements."""
         ...
 
     @property
@@ -93,6 +93,10 @@ class Context:
 
     def served_by(self, services: Services) -> Context:
         return replace(self, services=services)
+
+    def peek(self, node: Node) -> Any:
+        """For `Node.spec`."""
+        return self.services.peek(node, self)
 
     def open(self, node: Node, state: State = None) -> Stream:
         context = self

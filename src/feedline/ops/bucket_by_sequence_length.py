@@ -299,7 +299,7 @@ class _BatchMaker:
         """The shapes of the elements: a dimension that is known to be always the same is not filled up."""
         spec = self._node.input.spec(None)
         if spec is None:
-            spec = self._guess = self._node.input.spec(self._context.services.peek)
+            spec = self._guess = self._node.input.spec(self._context.peek)
         leaves, structure = flatten(spec)
         for leaf, path in zip(leaves, structure.paths(), strict=True):
             if isinstance(leaf, ObjectSpec) or leaf.shape is None:

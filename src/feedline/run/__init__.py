@@ -1,6 +1,6 @@
 """Where the work of streams runs, and how it is measured."""
 
 from feedline.run.measure import Measure
-from feedline.run.services import LocalServices, peek
+from feedline.run.services import LocalServices
 
-__all__ = ["LocalServices", "Measure", "peek"]
+__all__ = ["LocalServices", "Measure"]

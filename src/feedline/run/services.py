@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from feedline.block import Block
-from feedline.graph import Context, Cursor, Indices, Node, State, Stream, tree
+from feedline.graph import Context, Cursor, Indices, Node, State, Stream, random_nodes, tree
 from feedline.graph.alike import NoElement
 from feedline.graph.arguments import AUTOTUNE
 from feedline.graph.job import Doing, Job, Opener
@@ -49,6 +49,8 @@ def _is_worth(function: Callable[..., Any]) -> bool:
         return False
 
 
+# Specs of nodes, by the seeds of their random steps.
+_peeked: WeakKeyDictionary[Node, dict[tuple[int, ...], Any]] = WeakKeyDictionary()
 _PEEKED = 16  # elements that are looked at to tell a spec
 _PEEKED_SECONDS = 1.0  # for slow functions, fewer
 
@@ -127,8 +129,12 @@ class LocalServices:
         size = self.cores if wanted == AUTOTUNE else wanted
         return size if context.workers in (None, AUTOTUNE) else min(size, context.workers)
 
-    def peek(self, node: Node) -> Any:
-        return peek(node)
+    def peek(self, node: Node, context: Context) -> Any:
+        seeds = tuple(one.seed_in(context) for one in random_nodes(node))
+        known = _peeked.setdefault(node, {})
+        if seeds not in known:
+            known[seeds] = _looked_at(Context(LocalServices(), workers=0, seeds=context.seeds), node)
+        return known[seeds]
 
     def clock(self) -> float:
         return time.perf_counter()
@@ -137,35 +143,27 @@ class LocalServices:
         return deadline(_PATIENCE)
 
 
-_peeked: WeakKeyDictionary[Node, Any] = WeakKeyDictionary()
-
-
-def peek(node: Node) -> Any:
-    """The spec of what a node gives, by its first elements that do not fail. NoElement when there is none."""
-    if node not in _peeked:
-        services = LocalServices()
-        rows = Cursor(Context(services, workers=0), node)
-        blocks: list[Block] = []
-        errors: list[Exception] = []
-        until = services.clock() + _PEEKED_SECONDS
-        try:
-            # A block may have been handed on early, and have elements of one shape only.
-            while (left := _PEEKED - rows.passed - len(errors)) > 0 and (
-                not blocks or services.clock() < until
-            ):
-                try:
-                    block = rows.take(left)
-                except Exception as error:
-                    errors.append(error)
-                    continue
-                if block is None:
-                    break
-                blocks.append(block)
-        finally:
-            rows.close()
-        if not blocks and errors:
-            raise errors[0]
-        if not blocks:
-            raise NoElement(f"{node}: there is no element that could tell the element_spec.")
-        _peeked[node] = Block.concat(blocks).spec
-    return _peeked[node]
+def _looked_at(context: Context, node: Node) -> Any:
+    """The spec of its first elements that do not fail. NoElement when there is none."""
+    rows, clock = Cursor(context, node), context.services.clock
+    blocks: list[Block] = []
+    errors: list[Exception] = []
+    until = clock() + _PEEKED_SECONDS
+    try:
+        # A block may have been handed on early, and have elements of one shape only.
+        while (left := _PEEKED - rows.passed - len(errors)) > 0 and (not blocks or clock() < until):
+            try:
+                block = rows.take(left)
+            except Exception as error:
+                errors.append(error)
+                continue
+            if block is None:
+                break
+            blocks.append(block)
+    finally:
+        rows.close()
+    if not blocks and errors:
+        raise errors[0]
+    if not blocks:
+        raise NoElement(f"{node}: there is no element that could tell the element_spec.")
+    return Block.concat(blocks).spec
