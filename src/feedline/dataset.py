@@ -239,8 +239,9 @@ class Dataset:
         """
         if args and datasets is not None:
             raise UsageError("zip: give the datasets one by one, or as datasets=..., not both.")
-        tree = datasets if datasets is not None else args[0] if len(args) == 1 else args
-        parts, structure = flatten(tree)
+        if datasets is None:
+            datasets = args[0] if len(args) == 1 else args
+        parts, structure = flatten(datasets)
         if parts and structure.has_none:
             raise UsageError("zip: give datasets, or a tree of them, without None.")
         for one in parts:
@@ -445,6 +446,9 @@ class Dataset:
 
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Dataset:
         """Drop the elements that fail in a step before, and go on; with a warning for each if `log_warning`.
+
+        What is wrong with the program is raised: results of another dtype than the first, say, or a name that
+        is not there. If no element is left, a warning tells why the first was dropped.
 
         >>> [int(x) for x in Dataset.range(-1, 3).map(lambda x: 6 // int(x)).ignore_errors()]
         [-6, 6, 3]

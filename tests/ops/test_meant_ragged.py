@@ -67,3 +67,20 @@ def test_arrays_that_a_function_returns_are_no_rows_of_a_ragged():
     for dataset in (lengths, lengths.concatenate(lengths), lengths.window(2).flat_map(lambda w: w)):
         with pytest.raises(UsageError, match="padded_batch"):
             list(dataset.batch(2))
+
+
+def test_what_fails_among_the_first_elements_does_not_hide_the_others():
+    def fail(x):
+        if x < 20:
+            raise KeyError(x)
+        return x
+
+    numbers = Dataset.range(24).map(fail).flat_map(lambda n: Dataset.from_tensors([n, n]))
+    batches = numbers.concatenate(numbers).batch(2).ignore_errors()
+    assert [batch[:, 0].tolist() for batch in batches] == [[20, 21], [22, 23]] * 2
+
+
+def test_a_first_dataset_without_elements_does_not_hide_the_spec():
+    inner = [Dataset.range(0).flat_map(Dataset.range), Dataset.range(2).flat_map(lambda i: ragged(Dataset))]
+    dataset = Dataset.range(2).flat_map(lambda i: inner[i])
+    assert dataset.element_spec.dtype == np.dtype("int64")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from feedline.block import Block
@@ -27,7 +28,8 @@ def known_spec(node: Node, context: Context) -> Any:
     """
     spec = node.spec(None)
     if spec is None and any(one.makes_datasets for one in tree(node)):
-        spec = node.spec(context.peek)
+        with suppress(Exception):  # what fails is raised when it comes
+            spec = node.spec(context.peek)
     return spec
 
 

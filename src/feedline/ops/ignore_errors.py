@@ -44,7 +44,7 @@ class _IgnoreErrorsStream(Stream):
         self._node = node
         self._input = context.open(node.input, state)
         self._dropped = 0
-        self._first: Exception | None = None  # of those that were dropped, until an element has come through
+        self._first = ""  # of those that were dropped, as text, until an element has come through
         self._is_new = state is None
 
     def next(self, limit: int) -> Block | None:
@@ -64,19 +64,22 @@ class _IgnoreErrorsStream(Stream):
                 continue
             if block is None:
                 self._tell_if_all_failed()
-            self._is_new, self._first = False, None
+            self._is_new, self._first = False, ""
             return block
 
     def _drop(self, error: Exception) -> None:
         self._dropped += 1
-        if self._is_new and self._first is None:
-            self._first = error
+        if self._is_new and not self._first:
+            self._first = _told(error)
         if self._node.log_warning:
-            _warn(f"{self._node}: an element was dropped", error)
+            self._warn(f"an element was dropped: {_told(error)}")
 
     def _tell_if_all_failed(self) -> None:
-        if self._first is not None:
-            _warn(f"{self._node}: no element is left, all {self._dropped:,} failed. The first", self._first)
+        if self._first:
+            self._warn(f"no element is left, all {self._dropped:,} failed. The first: {self._first}")
+
+    def _warn(self, text: str) -> None:
+        warnings.warn(f"{self._node}: {text}", RuntimeWarning, stacklevel=2)
 
     def state(self) -> State:
         return self._input.state()
@@ -90,6 +93,5 @@ def _is_of_program(error: Exception) -> bool:
     return wrong or isinstance(error, NameError)
 
 
-def _warn(what: str, error: Exception) -> None:
-    lines = [f"{what}: {type(error).__name__}: {error}", *getattr(error, "__notes__", [])]
-    warnings.warn("\n".join(lines), RuntimeWarning, stacklevel=2)
+def _told(error: Exception) -> str:
+    return "\n".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -58,7 +59,8 @@ class Interleave(DrawingNode):
         found = peek(self) if peek else None
         inner = _specs.get(self)
         if inner is None and peek and self in _makers:
-            inner = _specs[self] = any_sizes(_makers.pop(self).spec(peek))
+            with suppress(Exception):  # it has no elements, or they fail: which is raised when they come
+                inner = any_sizes(_makers[self].spec(peek))
         if found is None or inner is None:
             return inner if found is None else found
         # The elements tell more than one of the datasets can, except that they are meant to be ragged.
