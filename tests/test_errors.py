@@ -9,7 +9,7 @@ from feedline import errors
 EVERY_ERROR = [
     errors.FeedlineError("something"),
     errors.UsageError("count=-2: count must be 0 or more."),
-    errors.UnfitElement("element 3 has another shape."),
+    errors.WrongKind("the predicate must return True or False, not int."),
     errors.CorruptRecord("the footer is cut off", path="a.tfrecord", record=3, offset=120, remedy="Mend it."),
     errors.SchemaError("it is missing", path="a.tfrecord", record=3, offset=120, feature="label"),
     errors.WorkerError("the function failed"),

@@ -404,3 +404,22 @@ def test_an_interrupt_loses_nothing_and_repeats_nothing(step, at):
     later = iter(dataset)
     later.load_state_dict(state)
     assert_same([*before, *later], expected)
+
+
+def test_elements_of_another_kind_are_refused_also_right_after_an_interrupt():
+    calls = 0
+
+    def function(x):
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        time.sleep(0.01)  # so that each element comes by itself
+        return x if x < 2 else np.float32(x)
+
+    rows = iter(Dataset.range(5).filter(lambda x: True).map(function))
+    assert [int(next(rows)), int(next(rows))] == [0, 1]
+    with pytest.raises(KeyboardInterrupt):
+        next(rows)
+    with pytest.raises(UsageError, match="float32 here, and was int64"):
+        next(rows)

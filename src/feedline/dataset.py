@@ -475,13 +475,18 @@ class Dataset:
         check_calls("interleave", num_parallel_calls)
         site = _site("interleave", name)
         cycle = usable_cores() if cycle_length is None or cycle_length == AUTOTUNE else cycle_length
-        if cycle == cycle_length and num_parallel_calls is not None and num_parallel_calls > cycle:
+        length = 1 if block_length is None else block_length
+        made = ops.Interleave(self._node, map_func, cycle, length, num_parallel_calls, site=site)
+        if (
+            cycle is cycle_length
+            and num_parallel_calls is not None
+            and num_parallel_calls > made.cycle_length
+        ):
             raise UsageError(
                 f"interleave(cycle_length={cycle}, num_parallel_calls={num_parallel_calls}): no more than "
                 "cycle_length datasets are at work at a time."
             )
-        length = 1 if block_length is None else block_length
-        return Dataset(ops.Interleave(self._node, map_func, cycle, length, num_parallel_calls, site=site))
+        return Dataset(made)
 
     def map(
         self,

@@ -1,8 +1,8 @@
 """Every error of feedline. Each message says where, what, and what to do next; each can be pickled.
 
 FeedlineError
-├── UsageError(ValueError)              an argument, or a function, that cannot be meant
-│   └── UnfitElement                    an element that a step cannot take, where others may do
+├── UsageError(ValueError)              an argument that cannot be meant
+│   └── WrongKind                       what a function returns, or a dataset holds, is not what is needed
 ├── CorruptRecord(ValueError)           a file whose bytes are damaged
 ├── SchemaError(ValueError)             sound bytes that are not what `features` says
 ├── WorkerError                         a user's function failed in a worker
@@ -25,10 +25,10 @@ class UsageError(FeedlineError, ValueError):
     """An argument that cannot be meant; nothing was read or written."""
 
 
-class UnfitElement(UsageError):
-    """An element that a step cannot take, of another shape than the others of its batch say.
+class WrongKind(UsageError):
+    """What a function returns, or a dataset holds, is of another kind than its step needs.
 
-    The step goes on after it, and `ignore_errors` drops it; any other UsageError is not for it to ignore.
+    That is a mistake in the program, whichever element it is: `ignore_errors` does not ignore it.
     """
 
 

@@ -78,8 +78,8 @@ class DatasetIterator(Iterator[Any]):
                 self._is_alike = True
             return block
         except Exception as error:
-            if isinstance(error, RecursionError):
-                steps = len(tree(self._node))
+            steps = len(tree(self._node)) if isinstance(error, RecursionError) else 0
+            if steps > 100:
                 error.add_note(
                     f"  this pipeline has {steps:,} steps, and each takes some of Python's stack.\n"
                     "  If there are that many on purpose:  sys.setrecursionlimit(100_000)"
@@ -141,13 +141,14 @@ class DatasetIterator(Iterator[Any]):
         self._context = seeded(self._context.at_epoch(epoch), self._node, state["seeds"])
         self._resumed(epoch[0])
         self._elements, self._given = iter(()), 0
-        self._alike, self._is_alike = Alike(str(self._node), state["kind"]), False
+        self._alike = Alike(str(self._node), state["kind"])
         self._go_to(state["position"])
 
     def _go_to(self, position: State) -> Cursor:
         if self._cursor is not None:
             self._cursor.close()
         self._cursor = Cursor(self._context, self._node, position)
+        self._is_alike = False
         return self._cursor
 
     get_state = state_dict

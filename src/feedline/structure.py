@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from feedline.errors import UsageError
+from feedline.errors import UsageError, WrongKind
 
 MAX_DEPTH = 32
 """Levels of tuples and dicts in an element: more than anybody needs, less than what exhausts a stack."""
@@ -155,7 +155,7 @@ class Structure:
         if self._match(tree, leaves):
             return leaves
         other = flatten(tree)[1]
-        raise UsageError(
+        raise WrongKind(
             f"{_differ(self.root, other.root, 'element')}: this element has another structure than those "
             f"before it, {_text(other.root)} instead of {_text(self.root)} (* is a leaf).\n"
             "  Every element of a dataset must have the same tuples, dict keys and Nones."

@@ -1,6 +1,8 @@
 """filter."""
 
+import gc
 import time
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -72,6 +74,24 @@ def test_the_predicate_is_asked_once_for_each_element_also_for_one_that_fails():
         next(rows)
     assert list(rows) == [5, 7]
     assert asked == list(range(8))
+
+
+def test_an_error_that_is_held_back_does_not_keep_a_closed_stream():
+    def odd(x):
+        if x == 4:
+            raise KeyError(x)
+        return x % 2 == 1
+
+    gc.collect()
+    gc.disable()
+    try:
+        rows = iter(Dataset.range(8).filter(odd))
+        assert next(rows) == 1
+        stream = ref(rows._cursor._stream)
+        rows.close()
+        assert stream() is None
+    finally:
+        gc.enable()
 
 
 def test_results_do_not_wait_for_slow_ones():

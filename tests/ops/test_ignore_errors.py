@@ -206,6 +206,19 @@ def test_elements_that_do_not_fit_are_dropped_as_in_tf_data(pipeline):
     oracle.assert_same_elements(ours, theirs)
 
 
+OF_ELEMENTS = {
+    "a size of 0": lambda D: D.range(3).flat_map(lambda x: D.range(4).batch(x)),
+    "a step of 0": lambda D: D.range(3).flat_map(lambda x: D.range(0, 4, x - 1)),
+    "no single element": lambda D: D.range(3).map(lambda x: D.range(x).get_single_element()),
+}
+
+
+@pytest.mark.parametrize("pipeline", OF_ELEMENTS.values(), ids=OF_ELEMENTS.keys())
+def test_arguments_that_follow_from_an_element_are_its_own_fault_as_in_tf_data(pipeline):
+    ours, theirs = (pipeline(D).ignore_errors() for D in (Dataset, tf.data.Dataset))
+    oracle.assert_same_elements(ours, theirs)
+
+
 def test_who_loses_all_elements_is_told_why():
     dataset = Dataset.range(3).map(lambda x: {"a": x}["b"]).ignore_errors()
     with pytest.warns(

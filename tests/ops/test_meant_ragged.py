@@ -80,7 +80,36 @@ def test_what_fails_among_the_first_elements_does_not_hide_the_others():
     assert [batch[:, 0].tolist() for batch in batches] == [[20, 21], [22, 23]] * 2
 
 
-def test_a_first_dataset_without_elements_does_not_hide_the_spec():
+def test_a_first_dataset_without_elements_does_not_hide_that_the_others_are_ragged():
     inner = [Dataset.range(0).flat_map(Dataset.range), Dataset.range(2).flat_map(lambda i: ragged(Dataset))]
     dataset = Dataset.range(2).flat_map(lambda i: inner[i])
+    assert [batch.to_list() for batch in dataset.batch(2)] == [[[0], [1, 2]]] * 2
     assert dataset.element_spec.dtype == np.dtype("int64")
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda ds: ds.window(10).flat_map(lambda window: window),
+        lambda ds: ds.group_by_window(lambda x: np.int64(len(x)), lambda key, group: group, 2),
+        lambda ds: ds.padded_batch(3).unbatch(),
+    ],
+    ids=["window", "group_by_window", "padded_batch"],
+)
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_source_that_can_be_read_once_only_is_read_once_only(step, outside):
+    numbers = iter(range(60))  # as a queue, or a pipe
+
+    def source():
+        for number in numbers:
+            yield np.full(number % 3 + 1, number)
+
+    def same(x):
+        return x
+
+    made = Dataset.from_generator(source)
+    if outside:
+        made = made.flat_map(lambda x: Dataset.from_tensors(x)).map(same)
+    else:
+        made = made.flat_map(lambda x: Dataset.from_tensors(x).map(same))
+    assert sorted(int(x[0]) for x in step(made)) == list(range(60))

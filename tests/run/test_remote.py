@@ -189,6 +189,19 @@ def test_a_function_that_makes_no_dataset_in_a_worker_fails_once_and_the_next_on
         assert_same(check_errors(lambda ds: ds.interleave(values, **calls), Dataset.range(9)), here)
 
 
+def test_a_function_that_fails_in_a_worker_was_called_once(tmp_path):
+    def values(number):
+        with open(tmp_path / "calls", "a") as file:
+            file.write(f"{number} ")
+        if number == 2:
+            raise Failed("no dataset")
+        return Dataset.range(3).map(lambda x: x)
+
+    dataset = Dataset.range(4).interleave(values, cycle_length=1, num_parallel_calls=1)
+    assert len(list(dataset.ignore_errors())) == 9
+    assert (tmp_path / "calls").read_text().split().count("2") == 1
+
+
 def test_workers_must_be_a_number():
     with pytest.raises(UsageError, match=r"from_generator\(workers='two'\)"):
         Dataset.from_generator(numbers, (3,), workers="two")

@@ -18,7 +18,7 @@ def test_a_team_may_be_closed_by_one_of_its_own_threads():
 
     class Closing:
         def run(self, rows, first, is_over):
-            team.close(wait=False)
+            team.close()
             return Collector("map"), None
 
     team = ThreadTeam(Closing(), 2)

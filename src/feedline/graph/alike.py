@@ -7,10 +7,10 @@ from contextlib import suppress
 from typing import Any
 
 from feedline.block import Block
-from feedline.column import Column, row_spec
-from feedline.errors import UsageError
+from feedline.column import Column, Ragged, row_spec
+from feedline.errors import UsageError, WrongKind
 from feedline.graph.context import Context
-from feedline.graph.node import Node, Peek, tree
+from feedline.graph.node import Node, Peek
 from feedline.graph.stream import State
 from feedline.spec import ObjectSpec, RaggedSpec, dtype_name, dtype_of, merge_specs
 from feedline.structure import Structure, flatten
@@ -20,16 +20,18 @@ class NoElement(UsageError):
     """There is no element that could tell the spec."""
 
 
-def known_spec(node: Node, context: Context) -> Any:
+def known_spec(node: Node, block: Block, context: Context) -> Any:
     """The spec of a node's elements, by which arrays of changing length are told from rows of a Ragged.
 
-    None: they are what functions return. Of datasets that functions make, one that was not made here, because
-    a cache has its elements say, is made now: what comes must not depend on what ran before.
+    None: they are what functions return. Only if the block leaves it open, datasets are looked at that
+    functions have not made yet, because a cache has their elements, say: what ran before must not count.
     """
     spec = node.spec(None)
-    if spec is None and any(one.makes_datasets for one in tree(node)):
+    if spec is None and any(isinstance(column, Ragged) for column in block.sample()):
         with suppress(Exception):  # what fails is raised when it comes
-            spec = node.spec(context.peek)
+            spec = node.spec(
+                lambda one: context.peek(one) if one.makes_datasets and not one.has_made else None
+            )
     return spec
 
 
@@ -55,7 +57,7 @@ def common_spec(step: Node, parts: Sequence[Node], peek: Peek | None) -> Any:
         merged = [merge_specs(a, b) for a, b in zip(leaves, others, strict=False)]
         mixed = any(isinstance(m, ObjectSpec) and m != a for m, a in zip(merged, leaves, strict=False))
         if structure != other_structure or mixed:
-            raise UsageError(
+            raise WrongKind(
                 f"{step}: dataset {number} has elements {spec}, and those before it "
                 f"{structure.unflatten(leaves)}.\n"
                 "  All must have the same structure and dtypes: change some of them, with map."
@@ -90,14 +92,14 @@ class Alike:
         if self._structure is None:
             self._structure, self._dtypes = block.structure, dtypes
         if block.structure != self._structure:
-            raise UsageError(
+            raise WrongKind(
                 f"{self._step}: elements have the structure {block.structure} here, and those before "
                 f"{self._structure}.\n"
                 "  Every element of a dataset must have the same tuples, dict keys and Nones."
             )
         for number, (found, wanted) in enumerate(zip(dtypes, self._dtypes, strict=True)):
             if found != wanted:
-                raise UsageError(
+                raise WrongKind(
                     f"{self._step}: {block.structure.paths()[number]} is {_name(found)} here, and was "
                     f"{_name(wanted)} in the elements before.\n"
                     "  Every element of a dataset must have the same dtypes: convert one of them, with map."

@@ -14,7 +14,7 @@ import numpy as np
 from feedline import frame
 from feedline.block import Block
 from feedline.column import Ragged
-from feedline.errors import UsageError
+from feedline.errors import UsageError, WrongKind
 from feedline.graph.node import Node
 from feedline.graph.rng import Draws, drawing
 from feedline.joining import Rows, stack
@@ -40,7 +40,7 @@ def tells(predicate: Callable[..., Any], step: str) -> Callable[[Any], bool]:
             return said
         if isinstance(said, np.bool_ | np.ndarray) and said.dtype == np.bool_ and said.shape == ():
             return bool(said)
-        raise UsageError(
+        raise WrongKind(
             f"{step}: the predicate must return True or False, not {type(said).__name__}.\n"
             "  Of an array, say which you mean: .any() or .all()."
         )
@@ -171,7 +171,7 @@ class Collector:
         if self._structure is None:
             leaves, structure = flatten(value)
             if not leaves:
-                raise UsageError(
+                raise WrongKind(
                     f"{self._step}: the function returned {value!r}, and an element needs one array at "
                     "least.\n  Perhaps a `return` is missing."
                 )
@@ -199,7 +199,7 @@ class Collector:
         for leaf, dtype, path in zip(leaves, self._dtypes, self._structure.paths(), strict=True):
             found = _dtype(leaf)
             if found != dtype:
-                raise UsageError(
+                raise WrongKind(
                     f"{self._step}: {path} is {_name(found)} here, and was {_name(dtype)} in the elements "
                     "before.\n  Every element of a dataset must have the same dtypes: convert it"
                     + (f", say with np.asarray(x, {_name(dtype)!r})." if isinstance(dtype, np.dtype) else ".")

@@ -119,6 +119,11 @@ class Node(ABC):
         """The files that its elements come from, as they are now."""
         return ()
 
+    @property
+    def has_made(self) -> bool:
+        """If it `makes_datasets`: was one made, so that it is known what they are?"""
+        return True
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _field_names(type(self))}  # without what is only cached
 

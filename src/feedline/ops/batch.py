@@ -11,7 +11,7 @@ import numpy as np
 
 from feedline.block import Block
 from feedline.column import Bytes, Column, Objects, Ragged, row_of, slice_of
-from feedline.errors import UnfitElement, UsageError
+from feedline.errors import UsageError
 from feedline.graph import Context, Cursor, Indices, Node, Peek, State, Stream, cardinality
 from feedline.graph.alike import known_spec
 from feedline.graph.arguments import check_bool, check_int
@@ -165,7 +165,7 @@ class BatchMaker:
         if not isinstance(column, Ragged):
             return False
         if self._ragged_leaves is None:
-            spec = known_spec(self._node.input, self._context)
+            spec = known_spec(self._node.input, block, self._context)
             leaves = [None] * block.structure.leaf_count if spec is None else flatten(spec)[0]
             self._ragged_leaves = [isinstance(leaf, RaggedSpec) for leaf in leaves]
         # Rows that are Ragged themselves can only be stacked into a Ragged.
@@ -176,7 +176,7 @@ class BatchMaker:
         one, other = (leaf_spec(row_of(block.columns[number], at)) for at in (0, row))
         if isinstance(one, ObjectSpec):
             raise UsageError(f"{self._node}: {path} is no array, but an object that cannot be stacked.")
-        raise UnfitElement(
+        raise UsageError(
             f"{self._node}: element {first + row:,} has {other} at {path}, and element {first:,}, the first "
             f"of its batch, {one}.\n"
             "  The elements of a batch must have equal shapes. To fill them up:  padded_batch(...)"

@@ -16,7 +16,7 @@ import numpy as np
 
 from feedline.block import Block
 from feedline.column import Column, Ragged, row_spec
-from feedline.errors import UsageError
+from feedline.errors import UsageError, WrongKind
 from feedline.graph import INFINITE, UNKNOWN, Context, Indices, Node, Peek, State, Stream
 from feedline.graph.arguments import check_bool, check_function
 from feedline.graph.calls import blame, caller
@@ -161,7 +161,7 @@ class _BucketStream(Stream):
         try:
             return index(answer)
         except TypeError:
-            raise UsageError(
+            raise WrongKind(
                 f"{self._node.name}: element_length_func must return an integer, not {answer!r}.\n"
                 "  Of an array, len(x) is one."
             ) from None

@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 
 from feedline.column import Ragged
-from feedline.errors import UsageError
+from feedline.errors import UsageError, WrongKind
 from feedline.graph import Node, State
 from feedline.spec import ARRAYS, STRING, as_leaf, dtype_name, dtype_of
 from feedline.structure import flatten
 
 
-def first_state(tree: Any) -> Any:
+def first_state(tree: Any, step: str) -> Any:
     """The initial state as it is held: a copy, with leaves as elements have them."""
     leaves, structure = flatten(tree)
     if structure.has_none or not leaves:
         raise UsageError(
-            f"initial_state={tree!r}: a state is made of arrays, numbers and strings, one at least, and no "
-            "None.\n  For a part that is not there yet, begin with an empty array: np.zeros(0)."
+            f"{step}: initial_state must be arrays, numbers and strings, one at least, and without None.\n"
+            "  For a part that is not there yet, begin with an empty array: np.zeros(0)."
         )
     held = []
     for leaf, path in zip(leaves, structure.paths(), strict=True):
@@ -55,7 +55,7 @@ class Carried:
         try:
             leaves = self._structure.leaves_of(value)
         except UsageError as error:
-            raise UsageError(f"{self._node}: the new state is not like initial_state. {error}") from None
+            raise WrongKind(f"{self._node}: the new state is not like initial_state. {error}") from None
         for number, leaf in enumerate(leaves):
             dtype = self._dtypes[number]
             if not isinstance(leaf, np.generic) or leaf.dtype is not dtype:  # the others are most
@@ -66,7 +66,7 @@ class Carried:
 
     def _refuse(self, number: int, found: Any) -> None:
         path = self._structure.paths()[number].replace("element", "state", 1)
-        raise UsageError(
+        raise WrongKind(
             f"{self._node}: {path} is {_name(found)} here, and was {_name(self._dtypes[number])} in "
             "initial_state.\n"
             "  A state keeps its dtypes: convert it, or begin with the other dtype, np.int64(0) say."

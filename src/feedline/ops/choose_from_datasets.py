@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from feedline.block import Block, Sources
-from feedline.errors import UnfitElement, UsageError
+from feedline.errors import UsageError, WrongKind
 from feedline.graph import INFINITE, UNKNOWN, Context, Cursor, Indices, Node, Peek, State, Stream
 from feedline.graph.alike import Alike, common_spec
 from feedline.graph.arguments import check_bool
@@ -43,7 +43,7 @@ class ChooseFromDatasets(Node):
 
     def check_choices(self, spec: Any) -> None:
         if spec != _NUMBER:
-            raise UsageError(
+            raise WrongKind(
                 f"{self}: the choices must be numbers of the datasets, as int64, not {spec}.\n"
                 "  To convert them:  choices.map(np.int64)"
             )
@@ -206,10 +206,10 @@ class _ChooseStream(Stream):
         self._numbers = numbers
         return True
 
-    def _refused(self) -> UnfitElement:
+    def _refused(self) -> UsageError:
         choices = self._choices
         choices.pass_all_but(len(self._numbers))
-        return UnfitElement(
+        return UsageError(
             f"{self._node}: choice {choices.passed:,} (counted from 0) is {self._numbers[0]}; there are "
             f"{len(self._ready)} datasets, counted from 0."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,20 +27,20 @@ class Counter(Node):
     dtype: str
 
     def __post_init__(self) -> None:
-        check_number(self, "dtype", "iuf")
+        check_number(self, "dtype", "iufV")
         for name in ("start", "step"):
             object.__setattr__(self, name, self._number(name))
 
     def _number(self, name: str) -> float:
         """The argument as a plain number that the dtype can hold; integers as it holds them."""
         value, dtype = getattr(self, name), dtype_of(self.dtype)
-        if dtype.kind == "f" and isinstance(value, float | np.floating):
-            return float(value)
-        if isinstance(value, int | np.integer) and not isinstance(value, bool):
-            if dtype.kind == "f":
-                return int(value)
-            if -(2**63) <= value < 2 ** (64 if dtype == np.uint64 else 63):
+        is_int = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if dtype.kind in "iu":
+            if is_int and -(2**63) <= value < 2 ** (64 if dtype == np.uint64 else 63):
                 return int(np.array(int(value)).astype(dtype))
+        elif is_int or isinstance(value, float | np.floating):
+            with suppress(OverflowError):
+                return float(value)
         raise UsageError(f"{self.name}({name}={value!r}): {name} must be a number of dtype {self.dtype}.")
 
     def cardinality(self) -> int:
@@ -61,9 +62,10 @@ class _CounterStream(Stream):
 
     def next(self, limit: int) -> Block | None:
         rows = min(limit, self._rows)
-        numbers = np.full(rows + 1, self._step, self._dtype)
-        numbers[0] = self._at
-        np.add.accumulate(numbers, out=numbers)
+        with np.errstate(over="ignore"):  # then they are infinite, as in tf.data
+            numbers = np.full(rows + 1, self._step, self._dtype)
+            numbers[0] = self._at
+            np.add.accumulate(numbers, out=numbers)
         self._at = numbers[rows].item()
         return Block._trusted(_STRUCTURE, [numbers[:rows]], rows)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from feedline.errors import UsageError
+from feedline.errors import WrongKind
 from feedline.graph import UNKNOWN, Context, Node, Peek, State, Stream
 from feedline.graph.calls import blame, caller
 from feedline.graph.chance import for_made
@@ -32,7 +32,7 @@ class Elsewhere(Node):
             made = caller(self.maker)(self.element)
             node = getattr(made, "_node", None)
             if not isinstance(node, Node):
-                raise UsageError(
+                raise WrongKind(
                     f"{self.name}: the function must return a feedline Dataset, not {type(made).__name__}."
                 )
         except Exception as error:

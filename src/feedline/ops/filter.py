@@ -112,4 +112,5 @@ class _FilterStream(Stream):
         return self._rows.state()
 
     def close(self) -> None:
+        self._error = None  # which knows the frame it was raised in, and so this stream
         self._rows.close()

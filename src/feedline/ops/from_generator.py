@@ -14,7 +14,7 @@ import numpy as np
 
 from feedline.block import Block
 from feedline.column import Ragged, take
-from feedline.errors import UnfitElement, UsageError
+from feedline.errors import UsageError
 from feedline.graph import UNKNOWN, Context, Node, Peek, State, Stream
 from feedline.graph.calls import Collector
 from feedline.joining import alone
@@ -321,7 +321,7 @@ class _Signed(_Own):
             return
         elif value is None:
             return
-        raise UnfitElement(
+        raise UsageError(
             f"{self._step}: {path} is {_short(value)}, and output_signature has {signature} there.\n"
             "  Yield the tuples and dicts that the signature has."
         )
@@ -331,7 +331,7 @@ class _Signed(_Own):
             leaf = self._array(value, spec.dtype, path)
             shape = () if isinstance(leaf, bytes) else leaf.shape
             if spec.shape is not None and not _fits(shape, spec.shape):
-                raise UnfitElement(
+                raise UsageError(
                     f"{self._step}: {path} has shape {shape}, and output_signature says {spec.shape}.\n"
                     "  In a signature, None stands for a size that changes."
                 )
@@ -339,7 +339,7 @@ class _Signed(_Own):
         if isinstance(spec, RaggedSpec) and not (
             isinstance(value, Ragged) and merge_specs(value.spec, spec) == spec
         ):
-            raise UnfitElement(f"{self._step}: {path} is {_short(value)}, and output_signature says {spec}.")
+            raise UsageError(f"{self._step}: {path} is {_short(value)}, and output_signature says {spec}.")
         return self._own(as_leaf(value, path))
 
     def _array(self, value: Any, dtype: np.dtype[Any], path: str) -> Any:
@@ -352,7 +352,7 @@ class _Signed(_Own):
                 return np.asarray(value, order="C").astype(dtype)[()]  # what is too large wraps around
             return np.array(value, dtype, order="C")[()]
         except (TypeError, ValueError, OverflowError) as error:
-            raise UnfitElement(
+            raise UsageError(
                 f"{self._step}: {path} is {_short(value)}, which cannot be made {dtype_name(dtype)}, as "
                 f"output_signature says: {error}"
             ) from error

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from feedline.block import Block
-from feedline.errors import UnfitElement, UsageError
+from feedline.errors import UsageError, WrongKind
 from feedline.graph import INFINITE, UNKNOWN, Context, Cursor, DrawingNode, Node, Peek, State, Stream
 from feedline.graph.alike import Alike, known_spec
 from feedline.graph.arguments import check_function, check_int
@@ -67,6 +67,10 @@ class GroupByWindow(DrawingNode):
     def open(self, context: Context, state: State) -> Stream:
         return _GroupStream(self, context, state)
 
+    @property
+    def has_made(self) -> bool:
+        return self in _specs
+
     def size_of(self, key: int) -> int:
         """How many elements make a full group."""
         if self.window_size_func is None:
@@ -74,16 +78,16 @@ class GroupByWindow(DrawingNode):
             return self.window_size
         size = _integer(self.window_size_func(np.int64(key)), "window_size_func")
         if size < 1:
-            raise UnfitElement(f"group_by_window: window_size_func({key}) is {size}: {_TOO_SMALL}")
+            raise UsageError(f"group_by_window: window_size_func({key}) is {size}: {_TOO_SMALL}")
         return size
 
-    def reduced(self, key: int, rows: Block, context: Context) -> Node:
-        """The node of the dataset that the function makes of a group."""
-        group = self.wrap(Rows.of(rows, known_spec(self.input, context), self.site))
+    def reduced(self, key: int, rows: Block, known: Any) -> Node:
+        """The node of the dataset that the function makes of a group. `known` is the spec of its elements."""
+        group = self.wrap(Rows.of(rows, known, self.site))
         made = self.reduce_func(np.int64(key), group)
         node = getattr(made, "_node", None)
         if not isinstance(node, Node):
-            raise UsageError(
+            raise WrongKind(
                 f"group_by_window: reduce_func must return a feedline Dataset, not {type(made).__name__}."
             )
         if self not in _specs:
@@ -104,7 +108,7 @@ def _integer(value: Any, function: str) -> int:
     kind = value.dtype.kind if isinstance(value, np.ndarray | np.generic) else type(value).__name__
     if kind in ("int", "i", "u") and np.shape(value) == () and -(2**63) <= value < 2**63:
         return int(value)
-    raise UsageError(
+    raise WrongKind(
         f"group_by_window: {function} must return an integer, not {value!r}.\n"
         "  It is called with one element (with a tuple's parts as arguments), and its numbers are NumPy's."
     )
@@ -113,7 +117,7 @@ def _integer(value: Any, function: str) -> int:
 def _key(value: Any) -> int:
     """What key_func returned: as in tf.data, an int64 or a plain int."""
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "iu" and value.dtype != np.int64:
-        raise UsageError(
+        raise WrongKind(
             f"group_by_window: key_func must return an int64, not {dtype_name(value.dtype)}.\n"
             "  Convert the key: np.int64(key)."
         )
@@ -155,6 +159,7 @@ class _GroupStream(Stream):
     def __init__(self, node: GroupByWindow, context: Context, state: State) -> None:
         self._node = node
         self._context = context
+        self._known: Any = None  # the spec of the elements, if it is
         self._call = caller(node.key_func)
         self._sizes: dict[int, int] = {}
         self._groups: dict[int, _Group] = {}
@@ -189,7 +194,10 @@ class _GroupStream(Stream):
                 raise
 
     def _give(self, key: int, state: State) -> None:
-        node = self._node.reduced(key, self._groups[key].rows(), self._context)
+        rows = self._groups[key].rows()
+        if self._known is None:
+            self._known = known_spec(self._node.input, rows, self._context)
+        node = self._node.reduced(key, rows, self._known)
         context = for_made(self._context, node, self._node.seed_in(self._context), self._dropped)
         self._key, self._given, self._is_new = key, Cursor(context, node, state), True
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from feedline.block import Block
-from feedline.errors import UnfitElement, UsageError
+from feedline.errors import WrongKind
 from feedline.graph import UNKNOWN, Context, Node, Peek, State, Stream
 from feedline.graph.arguments import check_bool
 
@@ -53,7 +53,7 @@ class _IgnoreErrorsStream(Stream):
             try:
                 block = self._input.next(limit)
             except Exception as error:
-                if _is_of_program(error):
+                if isinstance(error, WrongKind | NameError):
                     raise
                 # An input that fails in the same way at the same place would be asked for ever.
                 this = (type(error), str(error), getattr(error, "__notes__", None), self._input.state())
@@ -86,11 +86,6 @@ class _IgnoreErrorsStream(Stream):
 
     def close(self) -> None:
         self._input.close()
-
-
-def _is_of_program(error: Exception) -> bool:
-    wrong = isinstance(error, UsageError) and not isinstance(error, UnfitElement)
-    return wrong or isinstance(error, NameError)
 
 
 def _told(error: Exception) -> str:

@@ -92,17 +92,21 @@ class Interleave(DrawingNode):
 
     def _made(self, elsewhere: Elsewhere) -> Node:
         node = elsewhere.made()
-        if self not in _specs:
+        if _specs.get(self) is None:
             _specs[self] = any_sizes(node.spec(None))  # of the others, sizes may differ
             if _specs[self] is None and any(one.makes_datasets for one in tree(node)):
                 _makers[self] = node
         return node
 
+    @property
+    def has_made(self) -> bool:
+        return self in _specs
+
 
 # What is known of the elements once a dataset was made: a batch asks for it, which runs after that.
 _specs: WeakKeyDictionary[Interleave, Any] = WeakKeyDictionary()
 
-# The first dataset, where that makes datasets itself, which have to be looked at.
+# The last dataset, while it is not known what it gives, because it makes datasets itself.
 _makers: WeakKeyDictionary[Interleave, Node] = WeakKeyDictionary()
 
 # Found out with the first dataset: files that the native core reads are read faster here.

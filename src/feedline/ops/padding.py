@@ -15,7 +15,7 @@ import numpy as np
 from feedline import _native
 from feedline.block import Block
 from feedline.column import Array, Bytes, Column, Objects, Offsets, Ragged, empty, row_of, slice_of
-from feedline.errors import UnfitElement, UsageError
+from feedline.errors import UsageError, WrongKind
 from feedline.graph import Indices, Node
 from feedline.ops.batch import regroup
 from feedline.spec import (
@@ -64,7 +64,7 @@ class Padding(NamedTuple):
         step, count = self.step, structure.leaf_count
         numbers = structure.unflatten(range(count))
         if structure.has_none:
-            raise UsageError(f"{step}: the elements hold None, {numbers}, and only arrays can be filled up.")
+            raise WrongKind(f"{step}: the elements hold None, {numbers}, and only arrays can be filled up.")
         shapes: list[Any] = [None] * count
         values: list[Any] = [None] * count
         if self.shapes is not None:
@@ -143,7 +143,7 @@ class Padder:
             except _Misfit as misfit:
                 path = block.structure.paths()[place]
                 found = leaf_spec(row_of(column, misfit.row))
-                raise UnfitElement(
+                raise UsageError(
                     f"{self._node}: element {int(numbers[misfit.row]):,} has {found} at {path}{misfit.why}"
                 ) from None
         return Block._trusted(block.structure, made, 1)
@@ -232,7 +232,7 @@ def _check_value(value: Any, dtype: np.dtype[Any], name: str) -> None:
     own = STRING if isinstance(value, bytes) else value.dtype
     if own != dtype:
         wanted = "bytes" if dtype == STRING else f"np.asarray({value!r}, {dtype_name(dtype)!r})"
-        raise UsageError(
+        raise WrongKind(
             f"{name} is {dtype_name(own)}, and the elements have {dtype_name(dtype)} there.\n  Give {wanted}."
         )
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from feedline.block import Block
 from feedline.column import Bytes, Ragged, row_of
-from feedline.errors import UnfitElement, UsageError
+from feedline.errors import UsageError
 from feedline.graph import UNKNOWN, Context, Cursor, Node, Peek, Site, State, Stream
 from feedline.graph.arguments import check_bool
 from feedline.ops.batch import Batch, regroup
@@ -107,7 +107,7 @@ class _RebatchStream(Stream):
         specs = [leaf_spec(row_of(part.columns[number], 0)) for part in parts]
         at = next((i for i, spec in enumerate(specs) if spec != specs[0]), 0)
         row = first + sum(part.rows for part in parts[:at])
-        raise UnfitElement(
+        raise UsageError(
             f"{self._node}: row {row:,} of the batches has {specs[at]} at {path}, and row {first:,}, the "
             f"first of its new batch, {specs[0]}.\n"
             "  Rows that are joined must have equal shapes. To fill them up:  unbatch().padded_batch(...)"

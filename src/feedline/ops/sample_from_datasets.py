@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from feedline.block import Block
-from feedline.errors import UnfitElement, UsageError
+from feedline.errors import UsageError
 from feedline.graph import INFINITE, Context, Cursor, Node, Peek, State, Stream
 from feedline.ops.choose_from_datasets import ChooseFromDatasets
 from feedline.ops.random import Bits, Numbers
@@ -150,7 +150,7 @@ class _WeighedStream(Stream):
 
     def _refuse(self, weights: Any) -> None:
         _checked(weights, self._node.count, str(self._node))
-        raise UnfitElement(f"{self._node}: of the weights of a draw, one at least must be more than 0.")
+        raise UsageError(f"{self._node}: of the weights of a draw, one at least must be more than 0.")
 
     def state(self) -> State:
         return [self._bits.state(), self._rows.state()]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from feedline.block import Block
-from feedline.errors import UsageError
+from feedline.errors import WrongKind
 from feedline.graph import Context, Node, Peek, State, Stream
 from feedline.graph.arguments import check_function
 from feedline.graph.calls import blame, no_end, own
@@ -29,7 +29,7 @@ class Scan(Node):
 
     def __post_init__(self) -> None:
         check_function(self, "scan_func")
-        object.__setattr__(self, "initial_state", first_state(self.initial_state))
+        object.__setattr__(self, "initial_state", first_state(self.initial_state, self.name))
 
     def cardinality(self) -> int:
         return self.input.cardinality()
@@ -81,7 +81,7 @@ class _ScanStream(EachStream):
     def _step(self, carried: Carried, element: Any) -> None:
         pair = self._node.scan_func(carried.value, element)
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise UsageError(
+            raise WrongKind(
                 f"{self._node}: the function must return a pair, the new state and an element, "
                 f"not {type(pair).__name__}."
             )

@@ -9,7 +9,7 @@ import numpy as np
 
 from feedline.block import Block
 from feedline.column import Bytes, Column, Objects, Ragged, from_batch, length, row_of, slice_of
-from feedline.errors import UnfitElement, UsageError
+from feedline.errors import UsageError, WrongKind
 from feedline.graph import UNKNOWN, Context, Cursor, Indices, Node, Peek, State, Stream, cardinality
 from feedline.spec import ArraySpec, ObjectSpec, RaggedSpec, Spec, leaf_spec
 from feedline.structure import flatten
@@ -120,8 +120,8 @@ class _UnbatchStream(Stream):
         first, spec = (leaf_spec(row_of(block.columns[one], 0)) for one in (0, number))
         what = f"{self._node}: element {at:,} has {spec} at {paths[number]}"
         if _sizes(block.columns[number]) is None:
-            raise UsageError(f"{what}{_SCALAR}")
-        raise UnfitElement(
+            raise WrongKind(f"{what}{_SCALAR}")
+        raise UsageError(
             f"{what}, and {first} at {paths[0]}.\n  All arrays of an element must have as many rows."
         )
 

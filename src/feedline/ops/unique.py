@@ -15,7 +15,7 @@ import numpy as np
 
 from feedline.block import Block
 from feedline.column import Column, iter_rows
-from feedline.errors import UsageError
+from feedline.errors import WrongKind
 from feedline.graph import UNKNOWN, Context, Cursor, Node, Peek, State, Stream
 from feedline.spec import STRING, ArraySpec
 from feedline.structure import flatten
@@ -37,7 +37,7 @@ class Unique(Node):
         leaves, structure = flatten(spec)
         is_one = len(leaves) == 1 and not structure.has_none
         if not is_one or not isinstance(leaves[0], ArraySpec) or leaves[0].dtype not in _DTYPES:
-            raise UsageError(
+            raise WrongKind(
                 f"unique: each element must be one int32, int64 or string, or an array of them, not {spec}.\n"
                 "  To keep others apart, give each a string of its own:  map(...)"
             )

@@ -77,7 +77,7 @@ class Window(Node):
         block = context.gather(self.input, np.concatenate(rows))
         ends = np.cumsum([len(one) for one in rows]).tolist()
         windows = [block.slice(end - len(one), end) for one, end in zip(rows, ends, strict=True)]
-        return self.elements(windows, known_spec(self.input, context))
+        return self.elements(windows, known_spec(self.input, block, context))
 
     def elements(self, windows: list[Block], known: Any) -> Block:
         """A row for each window. `known` is the spec of their elements, where it is known."""
@@ -101,6 +101,7 @@ class _WindowStream(Stream):
         self._begin: int  # the number of the next window's first element
         self._begin, before = state or (0, None)
         self._rows = Numbered(context, node.input, before)
+        self._known: Any = None  # the spec of the elements, if it is
         self._ended = False
         self._first = self._rows.number  # of the elements that are held
         self._held: list[Block | Exception] = []  # in the place of an element that failed, its error
@@ -120,7 +121,11 @@ class _WindowStream(Stream):
                 self._begin += node.shift
                 raise
             self._begin += node.shift
-        return node.elements(windows, known_spec(node.input, self._context)) if windows else None
+        if not windows:
+            return None
+        if self._known is None:
+            self._known = known_spec(node.input, windows[0], self._context)
+        return node.elements(windows, self._known)
 
     def _read(self, least: int, most: int) -> None:
         """Hold `least` elements from where the window begins on, and up to `most` if they come along."""

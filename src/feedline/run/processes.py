@@ -398,7 +398,9 @@ class Crew:
         try:
             self._workers.append(_hire(job))
         except OSError as error:
-            raise WorkerError(f"{job.step}: no worker could be started: {error}.") from error
+            if worker is None:
+                raise WorkerError(f"{job.step}: no worker could be started: {error}.") from error
+            return worker
         return self._workers[-1]
 
     def _send(self, task: Task, worker: Worker) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -15,19 +16,23 @@ class ThreadTeam:
         self.size = size
         self._job = job
         self._threads = ThreadPoolExecutor(size, "feedline-map")
+        self._own: set[int] = set()  # the threads' numbers
 
     def send(self, rows: Block, first: int) -> _Ticket:
         _ = rows.columns  # rows that were only picked are copied by the one who reads, not by several at once
         return _Ticket(self._threads.submit(self._run, rows, first))
 
     def _run(self, rows: Block, first: int) -> tuple[Outcome, float]:
+        self._own.add(threading.get_ident())
         began = time.perf_counter()
         results, error = self._job.run(rows, first, deadline(MOST_SECONDS))
         outcome = Outcome(results.block() if len(results) else None, error)
         return outcome, time.perf_counter() - began
 
     def close(self, wait: bool = True) -> None:
-        self._threads.shutdown(wait, cancel_futures=True)
+        # One of the threads may be the one that finds that nobody reads on.
+        is_own = threading.get_ident() in self._own
+        self._threads.shutdown(wait and not is_own, cancel_futures=True)
 
 
 class _Ticket:

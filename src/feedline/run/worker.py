@@ -156,6 +156,10 @@ class _Worker:
             after = stream.state()
             return None if block is None else frame.Plan.of(block), error, after
         except Exception as failed:  # it cannot be opened, or what it gives can only be used here
+            if message.job not in self._streams:
+                self._jobs[message.job] = _Failed(
+                    failed
+                )  # which was asked for twice: the function was called once
             return None, failed, after
         except BaseException as left:
             return None, WorkerError(f"the function wanted to end the process, by {left!r}."), after

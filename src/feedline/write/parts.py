@@ -355,7 +355,8 @@ def keep_sealed(home: str) -> Kept:
     kept = read_kept(home)
     for number in range(kept.parts):
         seal = _read_seal(home, number)
-        assert seal is not None
+        if seal is None:  # the place was taken away meanwhile, by who begins anew
+            raise OSError(ESTALE, "gone")
         with open(_part_path(home, number), "r+b", buffering=0) as file, locked(file.fileno()):
             file.truncate(seal.bytes)
         if not seal.closed:
