@@ -214,6 +214,15 @@ def test_python_numbers_that_need_64_bits_get_them():
     assert as_leaf([0, -(2**40)]).dtype == np.int64
 
 
+@pytest.mark.parametrize("value", [[1, 2**63], [[-1], [2**63]]], ids=str)
+def test_integers_that_no_dtype_holds_together_are_refused_as_by_tensorflow(value):
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow, the oracle, is not installed")
+    with pytest.raises(ValueError, match="convert"):
+        tf.constant(value)
+    with pytest.raises(UsageError, match="no dtype of integers holds all of this list"):
+        as_leaf(value)
+
+
 def test_zeros_at_the_end_of_strings_are_kept():
     assert as_leaf(["a\0", b"\0"]).tolist() == [b"a\0", b"\0"]
     assert as_leaf([["a\0"], ["b"]]).tolist() == [[b"a\0"], [b"b"]]

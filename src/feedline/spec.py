@@ -236,6 +236,10 @@ def _array(value: Any, path: str) -> np.ndarray[Any, Any]:
     narrow = {np.dtype(np.int64): np.int32, np.dtype(np.float64): np.float32}.get(array.dtype)
     if narrow is None or not _is_python(value):
         return array
+    if narrow is np.float32 and array.size and not _holds_float(value):
+        raise UsageError(
+            f"{path}: no dtype of integers holds all of this list. Make it floats, if that will do."
+        )
     with np.errstate(over="ignore"):
         narrowed = array.astype(narrow)
     # What does not fit stays wide: TensorFlow refuses it, and a silent inf would be worse than either.
@@ -250,6 +254,10 @@ def _is_python(value: Any) -> bool:
     if type(value) in (bool, int, float, range):  # nearly always, and isinstance takes four times as long
         return True
     return isinstance(value, bool | int | float) and not isinstance(value, np.generic)
+
+
+def _holds_float(value: Any) -> bool:
+    return any(map(_holds_float, value)) if isinstance(value, list | tuple) else isinstance(value, float)
 
 
 def _mended(array: np.ndarray[Any, Any] | np.generic, path: str) -> Any:
