@@ -36,7 +36,7 @@ import numpy as np
 import feedline as fl
 
 def interrupt(number, frame):
-    if frame.f_code.co_name in ("__next__", "<genexpr>", "<module>"):
+    if frame.f_code.co_name in ("<genexpr>", "<module>"):
         signal.setitimer(signal.ITIMER_REAL, 0.0001)
     else:
         raise KeyboardInterrupt
