@@ -109,7 +109,9 @@ def outline(node: Node, face: type) -> str:
 
 def explain(node: Node, face: type) -> Shown:
     """The steps up to `node`. `face` is the class whose methods made them."""
-    return Shown(_table(_HEAD, (_described(row) for _, row in _steps(node, face))))
+    steps = _steps(node, face)
+    remarks = [f"{step.name}: {remark}" for step, _ in steps if (remark := step.remark())]
+    return Shown("\n".join([_table(_HEAD, (_described(row) for _, row in steps)), *remarks]))
 
 
 def stats(node: Node, face: type, measures: Mapping[Any, Measure] | None) -> Stats:

@@ -15,7 +15,9 @@ An element that fails is not cached: the part that it is in is given to who aske
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import TypeAlias
 
 from feedline.block import Block
@@ -31,7 +33,7 @@ from feedline.graph.waiting import pause
 PART_BYTES = 16 << 20
 PART_SECONDS = 0.25
 _MOST_PARTS = 8192  # where the number is known; else parts grow with their number
-_LOOKED_AT = 64  # parts, for one that nobody makes: for each the store is asked
+LOOKED_AT = 64  # parts, for one that nobody makes: for each the store is asked
 _FEWEST_ROWS = 4  # that tell how long rows take: the first ones may have to wait for workers
 _EVEN = 256  # parts of fast rows have a multiple of that many, so that usual batches are not cut
 _PATIENCE = 1.0  # seconds without a new part, after which another than the leader makes one
@@ -44,7 +46,7 @@ Draft: TypeAlias = Callable[[Sequence[int], int | None], Plan]
 """Makes a plan of seeds, and of the rows of a part."""
 
 
-class _Wait:
+class Wait:
     """For others."""
 
     def __init__(self) -> None:
@@ -60,7 +62,7 @@ class _Wait:
         self._sleep = min(2 * self._sleep, _LONGEST_SLEEP)
 
 
-class _Filler:
+class Filler:
     def __init__(self, shared: SharedEntry, input: Node, context: Context, draft: Draft) -> None:
         self._shared = shared
         self._input = input
@@ -96,12 +98,78 @@ class _Filler:
         return plan
 
 
-class IndexedFiller(_Filler):
+class ProbingFiller(Filler, ABC):
+    """Parts whose rows are known before they are made. The run that makes the plan finds out how many rows a
+    part should have by making the first one."""
+
+    length: int | None  # of the input, if it is known
+
+    def plan(self) -> Plan:
+        """The plan that holds."""
+        wait = Wait()
+        while (plan := self._shared.find_plan()) is None:
+            claim = self._shared.claim(name_of(0))
+            if claim is None:
+                wait.wait()
+                continue
+            try:
+                if self._shared.find_plan() is None:
+                    items = self._probe()
+                    rows = max(1, elements(items))
+                    plan = self._shared.propose(self._draft(self.seeds, rows))
+                    # Another may have been quicker, and drawn other seeds.
+                    if (plan.part_rows, plan.seeds) == (rows, tuple(self.seeds)) and plan.parts != 0:
+                        self._publish(plan, 0, items, claim)
+            finally:
+                self._shared.release(claim)
+        self._check(plan, self.length)
+        return self._follow(plan)
+
+    def _probe(self) -> Items:
+        """The first elements: twice as many again and again, until they are enough for a part."""
+        items: Items = []
+        rows, best = 0, inf
+        length = inf if self.length is None else self.length
+        while rows < length and not self._is_over:
+            begin, end = rows, int(min(max(1, 2 * rows), length))
+            began = time.perf_counter()
+            items += self._compute(begin, end)
+            best = min(best, (time.perf_counter() - began) / (end - begin))
+            rows = end
+            size = sum(item.nbytes for item in items if isinstance(item, Block))
+            is_slow = 2 * rows * best > PART_SECONDS and (rows * _MOST_PARTS >= length or length == inf)
+            if 2 * size > PART_BYTES or (rows >= _FEWEST_ROWS and is_slow):
+                break
+        return items
+
+    @property
+    def _is_over(self) -> bool:
+        """Has the input ended, whose length was not known?"""
+        return False
+
+    def _published(self, made: Made, claim: Claim, rows: int | None = None) -> Part | None:
+        """The part, of this run or of another that was first. None when it can be neither kept nor read."""
+        for _ in range(2):  # what is there already may be damaged, and is dropped then
+            found = self._shared.publish(made, claim) or self._shared.part(made.number, made.first, rows)
+            if found is not None:
+                return found
+        return None
+
+    @abstractmethod
+    def _compute(self, begin: int, end: int) -> Items:
+        """The elements with these numbers; fewer where the input ends."""
+
+    @abstractmethod
+    def _publish(self, plan: Plan, number: int, items: Items, claim: Claim) -> Part | Items | None:
+        """The part, if others can have it."""
+
+
+class IndexedFiller(ProbingFiller):
     """The parts of an indexed input, in any order."""
 
     def __init__(self, shared: SharedEntry, input: Node, context: Context, draft: Draft) -> None:
         super().__init__(shared, input, context, draft)
-        self.length = input.length() or 0
+        self.length: int = input.length() or 0
         self._failed: tuple[int, Items] | None = None  # a part that was made in advance, and cannot be kept
 
     def cursor(self, seeds: Sequence[int], at: int) -> Cursor:
@@ -114,26 +182,6 @@ class IndexedFiller(_Filler):
         seeds = self.seeds if plan is None or not self._has_seeds(plan) else plan.seeds
         return self._seeded(seeds).gather(self._input, indices)
 
-    def plan(self) -> Plan:
-        """The plan that holds. Who makes it, finds out how large parts should be by making the first."""
-        wait = _Wait()
-        while (plan := self._shared.find_plan()) is None:
-            claim = self._shared.claim(name_of(0))
-            if claim is None:
-                wait.wait()
-                continue
-            try:
-                if self._shared.find_plan() is None:
-                    items = self._probe()
-                    plan = self._shared.propose(self._draft(self.seeds, max(1, elements(items))))
-                    # Another may have been quicker, and drawn other seeds.
-                    if (plan.part_rows, plan.seeds) == (elements(items), tuple(self.seeds)):
-                        self._publish(plan, 0, items, claim)
-            finally:
-                self._shared.release(claim)
-        self._check(plan, self.length)
-        return self._follow(plan)
-
     def finish(self, plan: Plan) -> None:
         """The end was reached; if all parts are there, the entry is complete."""
         if self._shared.manifest is not None:
@@ -142,25 +190,9 @@ class IndexedFiller(_Filler):
         if all(self._shared.has(number) for number in range(plan.parts)):
             self._shared.finish(tuple(self._place(plan, number)[1] for number in range(plan.parts)))
 
-    def _probe(self) -> Items:
-        """The first elements: twice as many again and again, until they are enough for a part."""
-        items: Items = []
-        rows, best = 0, float("inf")
-        while rows < self.length:
-            begin, end = rows, min(max(1, 2 * rows), self.length)
-            began = time.perf_counter()
-            items += self._compute(begin, end)
-            best = min(best, (time.perf_counter() - began) / (end - begin))
-            rows = end
-            size = sum(item.nbytes for item in items if isinstance(item, Block))
-            is_slow = 2 * rows * best > PART_SECONDS and rows * _MOST_PARTS >= self.length
-            if 2 * size > PART_BYTES or (rows >= _FEWEST_ROWS and is_slow):
-                break
-        return items
-
     def part(self, plan: Plan, number: int) -> Part | Items:
         """The part; or what it has, when it cannot be shared."""
-        wait = _Wait()
+        wait = Wait()
         while True:
             part = self._shared.part(number, *self._place(plan, number))
             if part is not None:
@@ -183,7 +215,7 @@ class IndexedFiller(_Filler):
         if self._failed is not None:
             return False
         assert plan.parts is not None
-        for later in range(number, min(number + _LOOKED_AT, plan.parts)):
+        for later in range(number, min(number + LOOKED_AT, plan.parts)):
             if self._shared.has(later):
                 continue
             claim = self._shared.claim(name_of(later))
@@ -206,21 +238,16 @@ class IndexedFiller(_Filler):
 
     def _place(self, plan: Plan, number: int) -> tuple[int, int]:
         """The first element of a part, and how many there are."""
-        assert plan.part_rows is not None
-        first = number * plan.part_rows
-        return first, min(plan.part_rows, self.length - first)
+        begin, end = plan.span(number)
+        return begin, end - begin
 
     def _publish(self, plan: Plan, number: int, items: Items, claim: Claim) -> Part | Items:
         blocks = [item for item in items if isinstance(item, Block)]
         if len(blocks) < len(items):
             return items
-        place = self._place(plan, number)
-        made = Made(number, place[0], blocks, number + 1 == plan.parts, None)
-        for _ in range(2):  # what is there already may be damaged, and is dropped then
-            found = self._shared.publish(made, claim) or self._shared.part(number, *place)
-            if found is not None:
-                return found
-        return items
+        first, rows = self._place(plan, number)
+        made = Made(number, first, blocks, number + 1 == plan.parts, None)
+        return self._published(made, claim, rows) or items
 
     def _compute(self, begin: int, end: int) -> Items:
         rows = Cursor(self._context, Span(self._input, begin, end))
@@ -247,6 +274,11 @@ def elements(items: Items) -> int:
     return sum(item.rows if isinstance(item, Block) else 1 for item in items)
 
 
+def _after(part: Part | None) -> State:
+    """The state of the input after a part, or at the beginning."""
+    return None if part is None else part.after
+
+
 class Alone(Exception):
     """From here on, a run reads its input itself: `cursor` is after the rows in `items`."""
 
@@ -256,7 +288,7 @@ class Alone(Exception):
         self.cursor = cursor
 
 
-class StreamedFiller(_Filler):
+class StreamedFiller(Filler):
     """The parts of an input that can only be read in order."""
 
     def __init__(self, shared: SharedEntry, input: Node, context: Context, draft: Draft) -> None:
@@ -265,7 +297,7 @@ class StreamedFiller(_Filler):
         self._cursor: Cursor | None = None
         self._at = 0  # the part in front of which the cursor is
 
-    def cursor(self, seeds: Sequence[int], number: int, before: State) -> Cursor:
+    def cursor(self, seeds: Sequence[int], number: int, previous: Part | None) -> Cursor:
         """The elements from that part on, as they are computed; who asks leads nobody any more. If one is in
         place it is that one: a generator would have to run again up to there."""
         cursor, self._cursor = self._cursor, None
@@ -273,16 +305,16 @@ class StreamedFiller(_Filler):
             cursor.close()
             cursor = None
         self.close()
-        return cursor or Cursor(self._seeded(seeds), self._input, before)
+        return cursor or Cursor(self._seeded(seeds), self._input, _after(previous))
 
     def plan(self) -> Plan:
         plan = self._shared.find_plan() or self._shared.propose(self._draft(self.seeds, None))
         self._check(plan, None)
         return self._follow(plan)
 
-    def part(self, number: int, first: int, before: State) -> Part:
-        """The part, whose first element has that number, and before which the input had that state."""
-        wait = _Wait()
+    def part(self, plan: Plan, number: int, first: int, previous: Part | None) -> Part:
+        """The part, whose first element has the number `first`. `previous` is the one before it."""
+        wait = Wait()
         while True:
             part = self._shared.part(number, first)
             if part is not None:
@@ -294,7 +326,7 @@ class StreamedFiller(_Filler):
                 if claim is not None:
                     try:
                         if not self._shared.has(number):
-                            made = self._make(number, first, before, claim)
+                            made = self._make(number, first, _after(previous), claim)
                             if made is not None:
                                 return made
                             continue
@@ -302,7 +334,7 @@ class StreamedFiller(_Filler):
                         self._shared.release(claim)
             wait.wait()
 
-    def _may_make(self, number: int, wait: _Wait) -> bool:
+    def _may_make(self, number: int, wait: Wait) -> bool:
         if self._lead is None:
             self._lead = self._shared.claim("lead")
         # One that made the part before is in place: a leader that sleeps costs it one wait, not one a part.
@@ -380,6 +412,10 @@ class StreamedFiller(_Filler):
                 return blocks, True
             blocks.append(block)
             rows, size = rows + block.rows, size + block.nbytes
+
+    def finish(self, rows: Sequence[int]) -> None:
+        """The end was reached, by way of parts with so many rows."""
+        self._shared.finish(tuple(rows))
 
     def _take(self, cursor: Cursor, limit: int, before: list[Block]) -> Block | None:
         try:

@@ -9,19 +9,22 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from feedline.cache import eviction
 from feedline.cache import plan as documents
 from feedline.cache.opening import open_store
-from feedline.cache.plan import MANIFEST, PLAN, Manifest, Plan
+from feedline.cache.part import Costs, decode
+from feedline.cache.plan import IN_ORDER, MANIFEST, NOT_REPEATABLE, PLAN, Manifest, Plan, name_of
 from feedline.cache.store import Info, Store, Unavailable
 from feedline.cache.verifying import CacheFinding, numbers_of, verify_entry
 from feedline.errors import CacheError, CorruptRecord, UsageError
 from feedline.graph import Fingerprint
 from feedline.graph.arguments import bytes_of
 
+_SAMPLED = 4  # parts that tell what filling took: each is read as a whole
 _LEAST_DIGITS = 4  # of a key that is not given in full
 
 _Document = TypeVar("_Document", Plan, Manifest)
@@ -44,6 +47,7 @@ class CacheEntry:
     users: tuple[str, ...]  # who has it open: a line for each
     trouble: str = ""  # why it can be of no use
     pipeline: Mapping[str, str] = field(default_factory=dict)  # the parts of the fingerprint
+    sharing: str = ""  # how runs share the work of filling it
 
     def __repr__(self) -> str:
         users = f"in use by {len(self.users):,}" if self.users else ""
@@ -123,6 +127,22 @@ class Cache:
             raise
         except CacheError as error:
             return _entry_of(Info(key, 0, 0, 0.0, 0.0, 0, ()), trouble=str(error))
+
+    def filling(self, key: str) -> str:
+        """How runs shared the work of filling an entry, as its parts tell, or why they could not."""
+        key = self._found(key)
+        reason, plan = self._store.peek(key, IN_ORDER), self._store.peek(key, PLAN)
+        if reason is not None:
+            return f"{NOT_REPEATABLE} ({reason.decode(errors='replace')})."
+        costs = Costs()
+        numbers = numbers_of(self._store.names(key))
+        for number in [*numbers[:1], *numbers[1:][-_SAMPLED:]]:
+            data = self._store.peek(key, name_of(number))
+            with suppress(CorruptRecord):
+                part = decode(data or b"", documents.digest(plan or b""), number)
+                if part.provenance is not None:
+                    costs.add(part.provenance)
+        return str(costs)
 
     def verify(
         self, key: str | None = None, *, progress: Callable[[int], None] | None = None
@@ -243,4 +263,5 @@ def _entry_of(
         users=tuple(info.users),
         trouble=trouble,
         pipeline=pipeline,
+        sharing="" if plan is None else plan.sharing,
     )

@@ -33,12 +33,50 @@ _REMEDY = "It is computed again."
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 
 
+class Provenance(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a part was made from, where each run reads the input itself and computes only its own parts."""
+
+    before: bytes  # digest of all input rows before those of the part
+    after: bytes  # and of those up to its end: what the next part must have as `before`
+    reading: float  # seconds that it took to read the input rows
+    all: float  # seconds that the part took in all
+
+
+WORTH = 8  # times as long as reading must all take, so that it pays for several runs to read the same
+
+
+class Costs:
+    """What the parts took that a run has seen, and whether it should read their input, too."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._reading = self._all = 0.0  # seconds
+
+    def add(self, provenance: Provenance) -> None:
+        if self._seen == 1:
+            self._reading = self._all = 0.0  # the first part includes the start of workers and the like
+        self._seen += 1
+        self._reading += provenance.reading
+        self._all += provenance.all
+
+    @property
+    def are_worth_it(self) -> bool:
+        return bool(self._seen) and self._reading * WORTH <= self._all
+
+    def __str__(self) -> str:
+        if not self._seen:
+            return ""
+        told = f"Reading took {self._reading / max(self._all, 1e-9):.1%} of the time"
+        return f"{told}." if self.are_worth_it else f"{told}, so one run computes and the others read along."
+
+
 class _Footer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     plan: bytes  # which it follows, by its digest
     number: _Count
     first: _Count  # the number of its first element
     is_last: bool
     after: str  # the state of the input after it, as JSON
+    provenance: Provenance | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -55,6 +93,7 @@ class Part(NamedTuple):
     block: Block
     is_last: bool
     after: State
+    provenance: Provenance | None = None
 
 
 class Made(NamedTuple):
@@ -65,6 +104,7 @@ class Made(NamedTuple):
     blocks: Sequence[Block]
     is_last: bool
     after: State
+    provenance: Provenance | None = None
 
     @property
     def block(self) -> Block:
@@ -77,7 +117,8 @@ def encode(made: Made, plan: bytes) -> list[Any]:
     crc = 0
     for piece in pieces:
         crc = _native.crc32c(piece, crc)
-    footer = _encoder.encode(_Footer(plan, made.number, made.first, made.is_last, json.dumps(made.after)))
+    after = json.dumps(made.after)
+    footer = _encoder.encode(_Footer(plan, made.number, made.first, made.is_last, after, made.provenance))
     footer_crc = _native.crc32c(np.frombuffer(footer, np.uint8))
     tail = _TAIL.pack(crc, footer_crc, VERSION, len(footer), sum(map(len, pieces)), MAGIC)
     return [*pieces, footer + tail]
@@ -107,7 +148,7 @@ def decode(data: Any, plan: bytes, number: int, *, is_checked: bool = False) -> 
         after = json.loads(footer.after)
     except (ValueError, RecursionError):
         raise _corrupt("its state cannot be read") from None
-    return Part(number, footer.first, block, footer.is_last, after)
+    return Part(number, footer.first, block, footer.is_last, after, footer.provenance)
 
 
 def _cut(held: Array, is_checked: bool) -> tuple[Array, _Footer]:

@@ -14,21 +14,30 @@ import msgspec
 from feedline.errors import CorruptRecord
 
 PLAN, MANIFEST = "plan", "manifest"
+IN_ORDER = "in-order"  # is there once runs cannot share the work, and says what told so
+NOT_REPEATABLE = "One run computes, and the others read along: the input gives each run other elements"
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 _DIGEST = 16
+_SAME_SIZE = 1024  # parts in a row, where their number is unknown
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What all that fill an entry must agree on."""
+    """What all runs that fill an entry must agree on: above all, which rows make up a part.
+
+    | length | part_rows | the runs |
+    |---|---|---|
+    | known | set | compute any part at any time, by the numbers of its rows |
+    | None | set | each read the input in order, and compute only their own parts |
+    | None | None | make one part after another, as large as each turns out |
+    """
 
     key: str
-    length: _Count | None  # of an indexed input; None: parts are made in order, as large as they turn out
-    part_rows: Annotated[int, msgspec.Meta(ge=1)] | None = (
-        None  # of each part but the last, of an indexed one
-    )
+    length: _Count | None  # of an indexed input
+    part_rows: Annotated[int, msgspec.Meta(ge=1, le=1 << 40)] | None = None  # of the first part
     seeds: tuple[int, ...]  # of the random steps, as the first run drew them
     steps: str = ""  # which kinds of steps: entries for the same ones are compared
     pipeline: dict[str, str] = {}  # the parts of the fingerprint, by name
+    sharing: str = ""  # how runs share the work, in a sentence
     made: float = msgspec.field(default_factory=time.time)
 
     @property
@@ -38,11 +47,36 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             return None
         return -(-self.length // self.part_rows)
 
+    def span(self, number: int) -> tuple[int, int]:
+        """The number of a part's first row, and of the row after its last one if the input goes on so far."""
+        assert self.part_rows is not None
+        if self.length is not None:
+            begin = number * self.part_rows
+            return begin, min(begin + self.part_rows, self.length)
+        # The number of parts is unknown, so they grow: an entry should not have millions of them.
+        times, rest = divmod(number, _SAME_SIZE)
+        begin = self.part_rows * (_SAME_SIZE * times * (times + 1) // 2 + rest * (times + 1))
+        return begin, begin + self.part_rows * (times + 1)
+
+    def part_at(self, row: int) -> int:
+        """The number of the part that has the row."""
+        assert self.part_rows is not None
+        if self.length is not None:
+            return row // self.part_rows
+        times = 0
+        while self.span((times + 1) * _SAME_SIZE)[0] <= row:
+            times += 1
+        first = times * _SAME_SIZE
+        return first + (row - self.span(first)[0]) // (self.part_rows * (times + 1))
+
     def allows(self, rows: Sequence[int]) -> bool:
         """Can the parts have so many rows each?"""
-        if self.parts is None:
+        if self.part_rows is None:
             return bool(rows)
-        is_even = all(count == self.part_rows for count in rows[:-1])
+        spans = [self.span(number) for number in range(len(rows))]
+        is_even = all(count == end - begin for count, (begin, end) in zip(rows[:-1], spans, strict=False))
+        if self.parts is None:
+            return bool(rows) and is_even and rows[-1] <= spans[-1][1] - spans[-1][0]
         return len(rows) == self.parts and sum(rows) == self.length and is_even
 
 

@@ -12,6 +12,7 @@ from itertools import accumulate
 import numpy as np
 
 from feedline.block import Block, Sources
+from feedline.cache.dividing import DividedFiller
 from feedline.cache.filling import Alone, IndexedFiller, Items, StreamedFiller, elements
 from feedline.cache.part import Part
 from feedline.cache.plan import Plan
@@ -132,51 +133,60 @@ def gather(filler: IndexedFiller, indices: Indices) -> Block | None:
 
 
 class StreamedStream(SharedStream):
-    def __init__(self, shared: SharedEntry, filler: StreamedFiller, step: str, state: State) -> None:
+    def __init__(
+        self, shared: SharedEntry, filler: StreamedFiller | DividedFiller, step: str, state: State
+    ) -> None:
         super().__init__(shared, step, state)
         self._filler = filler
         self._number = 0  # of the next part
         self._first = 0  # its first element
-        self._before: State = None  # of the input, in front of it
+        self._previous: Part | None = None  # the part before it
         self._rows: list[int] = []  # of the parts so far
 
     def _load(self) -> None:
-        plan = self._filler.plan()
-        if not self._is_mine(plan):
-            return self._go_alone()
-        if self._number == 0:
-            self._jump()
         try:
-            part = self._filler.part(self._number, self._first, self._before)
+            plan = self._filler.plan()
+            if not self._is_mine(plan):
+                return self._go_alone()
+            if self._number == 0:
+                self._jump(plan)
+            part = self._filler.part(plan, self._number, self._first, self._previous)
         except Alone as alone:
+            self._seeds = self._seeds or self._filler.seeds
             self._add(alone.items, self._first)
             return self._go_on_with(alone.cursor, self._first + elements(alone.items))
         self._add(part, self._first)
         self._rows.append(part.block.rows)
         self._number += 1
         self._first += part.block.rows
-        self._before = part.after
+        self._previous = part
         if part.is_last:
             self._ended = True
             self._filler.close()
             with self._shared.surviving():
-                self._shared.finish(tuple(self._rows))
+                self._filler.finish(self._rows)
 
-    def _jump(self) -> None:
+    def _jump(self, plan: Plan) -> None:
         """To the part with the next element, if it is known which that is."""
-        if self._shared.manifest is None or not self._at:
+        if not self._at:
             return
-        rows = self._shared.manifest.rows
-        bounds = [0, *accumulate(rows)]
-        number = max(n for n, first in enumerate(bounds[:-1]) if first <= self._at)
-        before = self._shared.part(number - 1) if number else None
-        if before is not None and before.first + before.block.rows == bounds[number]:
-            self._number, self._first, self._before = number, bounds[number], before.after
+        if self._shared.manifest is not None:
+            rows = self._shared.manifest.rows
+            number = max(n for n, first in enumerate(accumulate(rows[:-1], initial=0)) if first <= self._at)
+        elif plan.part_rows is not None:
+            number = plan.part_at(self._at)
+            rows = tuple(end - begin for begin, end in map(plan.span, range(number)))
+        else:
+            return
+        first = sum(rows[:number])
+        previous = self._shared.part(number - 1) if number else None
+        if previous is not None and previous.first + previous.block.rows == first:
+            self._number, self._first, self._previous = number, first, previous
             self._rows = list(rows[:number])
 
     def _go_alone(self) -> None:
         self._seeds = self._seeds or self._filler.seeds
-        self._go_on_with(self._filler.cursor(self._seeds, self._number, self._before), self._first)
+        self._go_on_with(self._filler.cursor(self._seeds, self._number, self._previous), self._first)
 
     def _go_on_with(self, own: Cursor, first: int) -> None:
         """Alone, with a cursor in front of that element: those before the next are passed over."""

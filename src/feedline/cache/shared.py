@@ -17,8 +17,8 @@ from weakref import finalize
 from feedline.cache import part as parts
 from feedline.cache import plan as documents
 from feedline.cache.heartbeat import beat, rest
-from feedline.cache.part import Made, OfAnotherPlan, Part
-from feedline.cache.plan import MANIFEST, PLAN, Manifest, Plan, name_of
+from feedline.cache.part import Costs, Made, OfAnotherPlan, Part
+from feedline.cache.plan import IN_ORDER, MANIFEST, NOT_REPEATABLE, PLAN, Manifest, Plan, name_of
 from feedline.cache.store import Claim, Entry, NoRoom, Store, Unavailable
 from feedline.errors import CacheError, CorruptRecord
 
@@ -33,8 +33,9 @@ class _Held(NamedTuple):
     bytes: int  # of memory
 
 
-def _has(part: Part, first: int | None, rows: int | None) -> bool:
-    return (first is None or part.first == first) and (rows is None or part.block.rows == rows)
+def _has(part: Part, first: int | None, rows: int | None, before: bytes | None) -> bool:
+    follows = before is None or (part.provenance is not None and part.provenance.before == before)
+    return follows and (first is None or part.first == first) and (rows is None or part.block.rows == rows)
 
 
 class SharedEntry:
@@ -63,6 +64,8 @@ class SharedEntry:
         self._told = False  # that the store was given up
         self._warned: set[str] = set()
         self._is_anew = False  # the plan was damaged, so parts of another one are no surprise
+        self.is_in_order = False  # as far as is known: see find_in_order
+        self.costs = Costs()
         self._entry: Entry | None = None
         self.plan: Plan | None = None
         self.manifest: Manifest | None = None
@@ -125,7 +128,7 @@ class SharedEntry:
             if data is not None:
                 try:
                     plan = documents.decode(data, Plan)
-                    if plan.key != self.key or (plan.length is None) != (plan.part_rows is None):
+                    if plan.key != self.key or (plan.length is not None and plan.part_rows is None):
                         raise CorruptRecord(
                             "the plan is that of another cache entry", remedy="It is made again."
                         )
@@ -169,13 +172,47 @@ class SharedEntry:
             self._open.put(MANIFEST, [documents.encode(manifest)])
             self.manifest = manifest
 
+    # Whether runs may share the work on an input that is read in order
+
+    def find_in_order(self) -> bool:
+        """Must one run make all parts, because the input does not repeat itself?"""
+        if not self.is_in_order:
+            reason = self._open.read(IN_ORDER)
+            if reason is not None:
+                self._tell_in_order(bytes(reason).decode(errors="replace"))
+        return self.is_in_order
+
+    def go_in_order(self, reason: str) -> None:
+        if not self.is_in_order:
+            self._open.put(IN_ORDER, [reason.encode()])
+            self._tell_in_order(reason)
+
+    @property
+    def filling(self) -> str:
+        """What was seen of how runs share the work, in a sentence."""
+        return f"{NOT_REPEATABLE}." if self.is_in_order else str(self.costs)
+
+    def _tell_in_order(self, reason: str) -> None:
+        self.is_in_order = True
+        self._warn(
+            f"{NOT_REPEATABLE} ({reason}).\n  To share the work, make the steps before the cache repeatable: "
+            "sort listings, keep deterministic=True, and seed the random numbers of generators and functions."
+        )
+
     # The parts
 
-    def part(self, number: int, first: int | None = None, rows: int | None = None) -> Part | None:
-        """None when it is not there, or was damaged. `first` and `rows`: which elements it must have."""
+    def part(
+        self,
+        number: int,
+        first: int | None = None,
+        rows: int | None = None,
+        before: bytes | None = None,
+    ) -> Part | None:
+        """None when it is not there, or was damaged. `first` and `rows`: which elements it must have;
+        `before`: the digest of the input rows that it must go on from."""
         with self._lock:
             held = self._held.get(number)
-            if held is not None and _has(held.part, first, rows):
+            if held is not None and _has(held.part, first, rows, before):
                 self._held.move_to_end(number)
                 return held.part
         data = self._open.read(name_of(number))
@@ -190,10 +227,10 @@ class SharedEntry:
         except CorruptRecord as error:
             self._warn(f"part {number}: {error.what}. It is computed again.")
         else:
-            if _has(found, first, rows):
+            if _has(found, first, rows, before):
                 self._keep(found, len(data) if isinstance(data, bytes) else 0)
                 return found
-            self._check_before(number, first)
+            self._check_before(number, first, before)
         self._open.drop(name_of(number), data)
         with self._lock:
             self._forget(number)
@@ -205,14 +242,15 @@ class SharedEntry:
         if data is None or documents.digest(bytes(data)) != self._id:
             raise NoRoom(f"{self.place}: it was removed and begun anew meanwhile")
 
-    def _check_before(self, number: int, first: int | None) -> None:
+    def _check_before(self, number: int, first: int | None, digest: bytes | None) -> None:
         """A part that does not begin where the one before ends is made again: several were damaged, and those
         that were made again are of other sizes. Unless it is our part before that another replaced."""
         data = self._open.read(name_of(number - 1)) if number and first is not None else None
         if data is not None:
             with suppress(CorruptRecord):
                 before = parts.decode(data, self._id, number - 1)
-                if before.first + before.block.rows != first:
+                after = before.provenance.after if before.provenance else None
+                if digest not in (None, after) or before.first + before.block.rows != first:
                     raise NoRoom(f"{self.place}: its parts were made anew meanwhile")
 
     def _forget(self, number: int) -> None:

@@ -9,8 +9,8 @@ from itertools import accumulate
 
 from feedline.cache import part as parts
 from feedline.cache import plan as documents
-from feedline.cache.part import Part
-from feedline.cache.plan import MANIFEST, PLAN, Manifest, Plan, name_of
+from feedline.cache.part import Part, Provenance
+from feedline.cache.plan import IN_ORDER, MANIFEST, PLAN, Manifest, Plan, name_of
 from feedline.cache.store import Store, Unavailable
 from feedline.errors import CacheError, CorruptRecord
 
@@ -58,7 +58,7 @@ def _look_through(
     manifest_data = store.peek(key, MANIFEST)  # before the names: when it is there, all parts are
     names = store.names(key)
     numbers = numbers_of(names)
-    for name in sorted(set(names) - {PLAN, MANIFEST, *map(name_of, numbers)}):
+    for name in sorted(set(names) - {PLAN, MANIFEST, IN_ORDER, *map(name_of, numbers)}):
         yield name, "it is none of what an entry has"
     if plan_data is None:
         if numbers or manifest_data is not None:
@@ -126,11 +126,16 @@ class _Places:
         self._end: tuple[int, int, bool] | None = (
             None  # of the part before: its number, end, and is it the last
         )
+        self._provenance: Provenance | None = None  # of the part before
 
     def misfit(self, part: Part) -> str | None:
         """What is wrong with a sound part, if anything. They come in order."""
         number, end = part.number, self._end
         self._end = number, part.first + part.block.rows, part.is_last
+        before, self._provenance = self._provenance, part.provenance
+        follows = end is not None and end[0] + 1 == number
+        if follows and before and part.provenance and before.after != part.provenance.before:
+            return "it was made from other input rows than those that follow the part before"
         if self._parts is not None:
             if number >= self._parts:
                 return f"there should be {self._parts:,} parts only"
@@ -138,9 +143,9 @@ class _Places:
                 return "it does not tell rightly whether it is the last part"
         first: int | None = None
         rows: int | None = None
-        if self._plan.length is not None and self._plan.part_rows is not None:
-            first = number * self._plan.part_rows
-            rows = min(self._plan.part_rows, self._plan.length - first)
+        if self._plan.part_rows is not None:
+            first, stop = self._plan.span(number)
+            rows = None if part.is_last and self._plan.length is None else stop - first
         elif self._rows is not None:
             first, rows = self._firsts[number], self._rows[number]
         elif end is not None and end[0] + 1 == number:

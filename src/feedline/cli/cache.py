@@ -60,9 +60,11 @@ def list_entries(location: Location, blobs: Blobs = None, as_json: Json = False)
 @cache.command("show")
 def show_entry(location: Location, key: Key, blobs: Blobs = None, as_json: Json = False) -> None:
     """Show an entry: its pipeline and what the fingerprint follows from, its size, and who uses it."""
-    entry = Cache(location, blobs=blobs).entry(key)
+    found = Cache(location, blobs=blobs)
+    entry = found.entry(key)
+    filling = found.filling(entry.key)
     if as_json:
-        show_json(_facts(entry) | {"pipeline": dict(entry.pipeline)})
+        show_json(_facts(entry) | {"filling": filling, "pipeline": dict(entry.pipeline)})
         return
     show(f"entry {entry.key}")
     facts = {
@@ -70,6 +72,7 @@ def show_entry(location: Location, key: Key, blobs: Blobs = None, as_json: Json 
         "size": size(entry.bytes),
         "elements": "not known yet" if entry.elements is None else f"{entry.elements:,}",
         "parts": _parts(entry),
+        "sharing": " ".join(filter(None, (entry.sharing, filling))),
         "made": _date(entry.made) if entry.made else "",
         "last used": _date(entry.used) if entry.used else "",
         "hits": f"{entry.hits:,}",

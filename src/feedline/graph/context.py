@@ -86,6 +86,8 @@ class Context:
     rows_by_number: bool = False  # blocks may tell the numbers of rows instead, where they can be gathered
     workers: int | None = None  # places at once for users' functions, at most; None: as their steps say
     seeds: Mapping[Node, int] = field(default_factory=dict)  # drawn when the iteration began, elsewhere
+    # How to open a span of a node that is only streamed, from the number of one row to that of another.
+    span_openers: Mapping[Node, Callable[[int, int], Stream]] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the services: what they are is told by where it is unpickled, with `served_by`."""

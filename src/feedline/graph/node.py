@@ -119,6 +119,10 @@ class Node(ABC):
         """The files that its elements come from, as they are now."""
         return ()
 
+    def remark(self) -> str:
+        """A sentence on how it runs, for `explain`."""
+        return ""
+
     @property
     def has_made(self) -> bool:
         """If it `makes_datasets`: was one made, so that it is known what they are?"""

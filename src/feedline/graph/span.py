@@ -14,7 +14,13 @@ from feedline.graph.stream import Indices, State, Stream
 
 @runtime_checkable
 class OpensSpans(Protocol):
-    """A node that has a better way to its spans than to gather them: in workers, say."""
+    """A node that opens spans by opening a span of its input: each of its rows follows from `rows_each`
+    consecutive rows of the input. So it needs no index where the context can open the input's spans."""
+
+    input: Node
+
+    @property
+    def rows_each(self) -> int: ...
 
     def open_span(self, context: Context, begin: int, end: int) -> Stream:
         """The elements from `begin` to `end`, the same as ever. States of the stream are not kept."""
@@ -39,7 +45,7 @@ class Span(Node):
         return self.input.spec(peek)
 
     def is_read_by_index(self) -> bool:
-        return not isinstance(self.input, OpensSpans)
+        return not isinstance(self.input, OpensSpans) and self.input.length() is not None
 
     def gather(self, indices: Indices, context: Context) -> Block:
         return context.gather(self.input, self.begin + indices)
@@ -48,4 +54,7 @@ class Span(Node):
         if isinstance(self.input, OpensSpans):
             stream = self.input.open_span(context, self.begin, self.end)
             return context.services.measured(self.input, stream)
+        opener = context.span_openers.get(self.input)
+        if opener is not None:
+            return opener(self.begin, self.end)
         return InOrder(self, context, state)

@@ -41,11 +41,14 @@ class Batching(Node):
         of_input = self.input.cardinality()
         return cardinality.apply(of_input, self._of(of_input))
 
+    @property
+    def rows_each(self) -> int:
+        return self.batch_size
+
     def span(self, begin: int, end: int) -> Span:
         """The elements of some consecutive batches."""
-        length = self.input.length()
-        assert length is not None
-        return Span(self.input, begin * self.batch_size, min(end * self.batch_size, length))
+        length, last = self.input.length(), end * self.batch_size
+        return Span(self.input, begin * self.batch_size, last if length is None else min(last, length))
 
     def groups(self, indices: Indices, context: Context) -> Iterator[tuple[Block, int]]:
         """The elements of each of these batches, and the number of the first."""

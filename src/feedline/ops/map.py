@@ -25,6 +25,7 @@ class Map(Node):
     runs_python = True
     works_ahead = True
     may_draw = True  # its function may call rng()
+    rows_each = 1
 
     def __post_init__(self) -> None:
         check_function(self, "function")

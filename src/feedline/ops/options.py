@@ -26,6 +26,7 @@ class Options(Node):
     passes_rows_on = True
     gives_its_input = True
     keeps_draws = True
+    rows_each = 1
 
     def __post_init__(self) -> None:
         if self.max_open_files is not None:

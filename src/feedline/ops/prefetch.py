@@ -19,6 +19,7 @@ class Prefetch(Node):
     works_ahead = True
     gives_its_input = True
     keeps_draws = True
+    rows_each = 1
 
     def __post_init__(self) -> None:
         check_int(self, "buffer_size", -1, "buffer_size must be 0 or more, or AUTOTUNE (-1).")

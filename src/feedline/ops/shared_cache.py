@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from weakref import WeakSet, ref
 
 from feedline.block import Block
+from feedline.cache.dividing import DividedFiller, sharing, steps_to_divide
 from feedline.cache.eviction import Bound
 from feedline.cache.filling import IndexedFiller, StreamedFiller
 from feedline.cache.opening import absolute, open_store
@@ -60,6 +61,11 @@ class _Handle:
                 opened = self._opened = node.open_entry()
             self._iteration = ref(context.services)
             return opened
+
+    @property
+    def filling(self) -> str:
+        """How the entry is filled, as far as this process has seen it."""
+        return "" if self._opened is None else self._opened.shared.filling
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Handle, ()
@@ -125,21 +131,29 @@ class SharedCache(Node):
         was_streamed = plan is not None and plan.length is None  # by a run without the index of a file, say
         if self.length() is not None and not was_streamed:
             return IndexedStream(opened.shared, self._indexed(opened, context), str(self), state)
-        filler = StreamedFiller(opened.shared, self.input, context, partial(self._draft, opened))
+        is_divided = bool(steps_to_divide(self.input)) and (plan is None or plan.part_rows is not None)
+        kind = DividedFiller if is_divided else StreamedFiller
+        filler = kind(opened.shared, self.input, context, partial(self._draft, opened, None))
         return StreamedStream(opened.shared, filler, str(self), state)
 
     def _indexed(self, opened: _Opened, context: Context) -> IndexedFiller:
-        return IndexedFiller(opened.shared, self.input, context, partial(self._draft, opened))
+        return IndexedFiller(opened.shared, self.input, context, partial(self._draft, opened, self.length()))
 
-    def _draft(self, opened: _Opened, seeds: Sequence[int], part_rows: int | None) -> Plan:
+    def _draft(
+        self, opened: _Opened, length: int | None, seeds: Sequence[int], part_rows: int | None
+    ) -> Plan:
         return Plan(
             key=opened.shared.key,
-            length=self.length(),
+            length=length,
             part_rows=part_rows,
             seeds=tuple(seeds),
             steps=opened.fingerprint.steps,
             pipeline=opened.fingerprint.parts,
+            sharing=sharing(self.input),
         )
+
+    def remark(self) -> str:
+        return " ".join(filter(None, (sharing(self.input), self.handle.filling)))
 
     def find_fingerprint(self) -> Fingerprint:
         return strict_fingerprint(self.input, self.version)

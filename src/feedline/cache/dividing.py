@@ -1,0 +1,403 @@
+"""Sharing the work on an input that can only be read in order.
+
+The steps before a cache are often cheap up to one expensive function: files are listed, interleaved and
+filtered, and then every element is decoded or tokenized. Each run goes through the cheap steps itself, and
+calls the function only for the rows of its own parts. Whoever waits for a part makes a later one meanwhile.
+
+    list_files -> interleave -> shuffle -> filter | map -> batch | cache
+                 every run reads all of this      | each run computes its own parts of this
+
+That is right only if every run reads the same rows. So each part carries a digest of all input rows up to its
+first one, and up to its last one. A part counts only if it goes on where the part before ends. Where that
+fails, the input does not repeat itself: the part is dropped, and from then on one run makes all parts.
+
+It pays only if reading is much cheaper than computing. Each part says how long both took. Where it does not
+pay, one run leads and the others read along.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from feedline.block import Block
+from feedline.cache.filling import LOOKED_AT, Alone, Draft, Items, ProbingFiller, Wait
+from feedline.cache.part import Made, Part, Provenance
+from feedline.cache.plan import Plan, name_of
+from feedline.cache.row_digest import RowDigest
+from feedline.cache.shared import SharedEntry
+from feedline.cache.store import Claim
+from feedline.errors import CacheError
+from feedline.graph import Context, Cursor, Node, State, Stream
+from feedline.graph.span import OpensSpans, Span
+
+_FOREVER = 1 << 62  # a row that no input has
+
+
+def steps_to_divide(input: Node) -> list[OpensSpans]:
+    """The last steps whose rows each follow from a fixed number of rows; empty if none calls a function."""
+    steps: list[OpensSpans] = []
+    node = input
+    while isinstance(node, OpensSpans):
+        steps.append(node)
+        node = node.input
+    return steps if any(isinstance(step, Node) and step.runs_python for step in steps) else []
+
+
+def sharing(input: Node) -> str:
+    """How runs that cache this input share the work, in a sentence."""
+    if input.length() is not None:
+        return "Runs can share the work by element number: each computes its own parts."
+    steps = steps_to_divide(input)
+    if steps:
+        first = next(step for step in reversed(steps) if isinstance(step, Node) and step.runs_python)
+        return (
+            f"Runs can share the work of {first}: each reads the steps before it, and computes its own parts."
+        )
+    last = input
+    while isinstance(last, OpensSpans):
+        last = last.input
+    alone = "One run computes, and the others read along"
+    if any(node.runs_python for node in last.inputs):
+        return (
+            f"{alone}: {last}, comes after the last function.\n  To share the work, put it after the cache."
+        )
+    return f"{alone}: no function comes after {last}."
+
+
+class DividedFiller(ProbingFiller):
+    """The parts of an input whose last steps, `steps_to_divide`, are not the same run's for every part."""
+
+    length = None
+
+    def __init__(self, shared: SharedEntry, input: Node, context: Context, draft: Draft) -> None:
+        super().__init__(shared, input, context, draft)
+        steps = steps_to_divide(input)
+        self._head = steps[-1].input
+        self._rows_each = prod(step.rows_each for step in steps)
+        self._reader: _Reader | None = None
+        self._lead: Claim | None = None
+        self._stop: int | None = None  # no part from this one on is made before it is needed
+        self._probed: Items | None = None  # while the plan is made
+
+    def plan(self) -> Plan:
+        try:
+            plan = super().plan()
+        except CacheError as error:
+            if self._probed is None:
+                raise
+            with self._shared.surviving():
+                raise error
+            # The input goes on from where it is: a generator would have to run again up to there.
+            items, self._probed = self._probed, None
+            raise Alone(items, self._rest(self._context)) from None
+        if self._probed is not None and self._reader is not None and not self._reader.number:
+            self._drop_reader()  # what was computed is not part 0 of the plan, which another run made
+        self._probed = None
+        return plan
+
+    def _probe(self) -> Items:
+        self._probed = super()._probe()
+        return self._probed
+
+    # Which part to make
+
+    def part(self, plan: Plan, number: int, first: int, previous: Part | None) -> Part:
+        """The part. `previous` is the one before it. Alone when one of its elements fails."""
+        wait = Wait()
+        while True:
+            part = self._find(plan, number, previous) or self._make_next(plan, number, previous, wait)
+            if part is not None:
+                assert part.provenance is not None
+                self._shared.costs.add(part.provenance)
+                return part
+            if not (self._divides and self._work_ahead(plan, number, previous)):
+                wait.wait()
+
+    def _find(self, plan: Plan, number: int, previous: Part | None) -> Part | None:
+        """The part, if it is there and was made from the rows that follow those of the previous one."""
+        begin, before = plan.span(number)[0], _digest_after(previous)
+        part = self._shared.part(number, begin)
+        if part is not None and not _follows(part, previous):
+            self._shared.go_in_order(f"part {number:,} was made from other rows than the parts before it")
+            part = self._shared.part(number, begin, before=before)  # drops it
+        return part
+
+    @property
+    def _divides(self) -> bool:
+        """May this run read the input, too, and is that worth it?"""
+        return self._shared.costs.are_worth_it and not self._shared.is_in_order
+
+    def _may_make(self, number: int, wait: Wait) -> bool:
+        if self._divides:
+            return True
+        is_in_place = self._reader is not None and self._reader.number == number
+        # Of an input that does not repeat itself, the run that made the part before knows how it goes on.
+        may_lead = is_in_place or wait.is_long or not self._shared.is_in_order
+        if self._lead is None and may_lead:
+            self._lead = self._shared.claim("lead")
+        return self._lead is not None or is_in_place or wait.is_long
+
+    def _work_ahead(self, plan: Plan, number: int, previous: Part | None) -> bool:
+        """Make the first part after that one that nobody makes. False when there is none."""
+        if self._shared.find_in_order():
+            return False
+        for later in range(number + 1, number + LOOKED_AT):
+            if self._stop is not None and later >= self._stop:
+                return False
+            if self._reader is not None and self._reader.number > later:
+                continue  # reading it again would cost more than waiting for the run that has the claim
+            if self._shared.has(later):
+                continue
+            claim = self._shared.claim(name_of(later))
+            if claim is None:
+                continue
+            try:
+                if self._shared.has(later):
+                    continue
+                if not self._read_up_to(plan, later, number, previous):
+                    return False
+                items = self._compute(*plan.span(later))
+                if self._publish(plan, later, items, claim) is items:
+                    self._stop = later  # an element fails: whoever gets there raises its error
+                    self._drop_reader()
+                return True
+            finally:
+                self._shared.release(claim)
+        return False
+
+    # Making it
+
+    def _make_next(self, plan: Plan, number: int, previous: Part | None, wait: Wait) -> Part | None:
+        """None when another run makes it."""
+        claim = self._shared.claim(name_of(number)) if self._may_make(number, wait) else None
+        if claim is None:
+            return None
+        try:
+            return None if self._shared.has(number) else self._make(plan, number, previous, claim)
+        finally:
+            self._shared.release(claim)
+
+    def _make(self, plan: Plan, number: int, previous: Part | None, claim: Claim) -> Part | None:
+        if not self._divides or not self._read_up_to(plan, number, number, previous):
+            self._read_from(plan, number, previous)
+        assert self._reader is not None
+        if self._reader.digest != _digest_after(previous):
+            self._shared.go_in_order("this run reads other rows than the run that made the parts so far")
+            self._read_from(plan, number, previous)
+        items = self._compute(*plan.span(number))
+        made = self._publish(plan, number, items, claim)
+        if isinstance(made, list):
+            self._give_up_lead()
+            raise Alone(made, self._rest(self._context))
+        # Another run may have been first, and have read other rows.
+        return made if made is not None and _follows(made, previous) else None
+
+    def _compute(self, begin: int, end: int) -> Items:
+        reader = self._reader
+        if reader is None:  # only when the plan is made
+            reader = _Reader(self._context, self._head, 0, 0, None, b"")
+        self._reader = None  # while its rows are on the way
+        began = time.perf_counter()
+        items: Items = []
+        rows = self._open(self._context, reader, begin, end)
+        try:
+            while True:
+                try:
+                    block = rows.take(self._context.block_rows)
+                except Exception as error:
+                    items.append(error)
+                    continue
+                if block is None:
+                    break
+                items.append(block)
+        except BaseException:
+            reader.close()
+            raise
+        finally:
+            rows.close()
+        reader.all_seconds += time.perf_counter() - began
+        self._reader = reader
+        return items
+
+    def _publish(self, plan: Plan, number: int, items: Items, claim: Claim) -> Part | Items | None:
+        """Share what was computed last: the part; the items, if one of them failed; None if it was lost."""
+        reader = self._reader
+        assert reader is not None
+        is_last = reader.is_over
+        provenance = reader.end_part()
+        if is_last:
+            self._stop = number + 1
+        blocks = [item for item in items if isinstance(item, Block)]
+        if len(blocks) < len(items):
+            return items
+        made = Made(number, plan.span(number)[0], blocks, is_last, reader.state(), provenance)
+        return self._published(made, claim)
+
+    # Reading the input
+
+    def _read_up_to(self, plan: Plan, number: int, needed: int, previous: Part | None) -> bool:
+        """Pass over the rows of the parts before that one, from the part that is needed next on. False when
+        the input ends before it, or fails."""
+        if self._reader is None or self._reader.number > number:
+            self._read_from(plan, needed, previous)
+        reader = self._reader
+        assert reader is not None
+        try:
+            while reader.number < number:
+                if not reader.pass_over(plan.span(reader.number)[1] * self._rows_each):
+                    self._stop = reader.number
+                    self._drop_reader()
+                    return False
+        except BaseException as error:
+            self._stop = reader.number
+            self._drop_reader()
+            if isinstance(error, Exception):
+                return False
+            raise
+        return True
+
+    def _read_from(self, plan: Plan, number: int, previous: Part | None) -> None:
+        """Begin to read behind the previous part, unless that is where the reader is."""
+        if self._reader is not None:
+            if self._reader.number == number and self._reader.digest == _digest_after(previous):
+                return
+            self._drop_reader()
+        self._reader = self._reader_after(self._context, plan, number, previous)
+
+    def _reader_after(self, context: Context, plan: Plan, number: int, previous: Part | None) -> _Reader:
+        at = plan.span(number)[0] * self._rows_each
+        state = None if previous is None else previous.after
+        return _Reader(context, self._head, number, at, state, _digest_after(previous))
+
+    def _open(self, context: Context, reader: _Reader, begin: int, end: int) -> Cursor:
+        """The elements with these numbers, computed from the rows that the reader gives next."""
+        openers = {**context.span_openers, self._head: reader.open}
+        return Cursor(replace(context, span_openers=openers), Span(self._input, begin, end))
+
+    def _rest(self, context: Context) -> Cursor:
+        """All elements from where the reader is."""
+        assert self._reader is not None
+        return self._open(context, self._reader, self._reader.at // self._rows_each, _FOREVER)
+
+    def cursor(self, seeds: Sequence[int], number: int, previous: Part | None) -> Cursor:
+        """The elements from that part on, as they are computed. Who asks leads nobody any more."""
+        self._give_up_lead()
+        context, plan = self._seeded(seeds), self._shared.plan
+        if plan is None or not number:
+            self._drop_reader()
+            return Cursor(context, self._input)
+        if self._reader is None or self._reader.number != number:
+            self._drop_reader()
+            self._reader = self._reader_after(context, plan, number, previous)
+        return self._rest(context)
+
+    @property
+    def _is_over(self) -> bool:
+        return self._reader is not None and self._reader.is_over
+
+    def finish(self, rows: Sequence[int]) -> None:
+        """The end was reached; if all parts are there, the entry is complete."""
+        if all(self._shared.has(number) for number in range(len(rows))):
+            self._shared.finish(tuple(rows))
+
+    def _drop_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _give_up_lead(self) -> None:
+        if self._lead is not None:
+            self._shared.release(self._lead)
+            self._lead = None
+
+    def close(self) -> None:
+        self._drop_reader()
+        self._give_up_lead()
+
+
+def _follows(part: Part, previous: Part | None) -> bool:
+    """Was it made from the rows that come after those of the previous part?"""
+    return part.provenance is not None and part.provenance.before == _digest_after(previous)
+
+
+def _digest_after(part: Part | None) -> bytes:
+    """Of all input rows up to the end of a part."""
+    if part is None:
+        return b""
+    assert part.provenance is not None
+    return part.provenance.after
+
+
+class _Reader:
+    """One run's place in the input. Between two calls it is in front of the first row of part `number`."""
+
+    def __init__(
+        self, context: Context, head: Node, number: int, at: int, state: State, digest: bytes
+    ) -> None:
+        self.number = number
+        self.digest = digest  # of all rows before the part
+        self.is_over = False  # has the input ended?
+        self.all_seconds = 0.0  # that the part took so far
+        self.at = at  # the number of the next row
+        self._reading = 0.0  # seconds that it took to read the part so far
+        self._rows = RowDigest(digest)
+        self._cursor = Cursor(context, head, state)
+
+    def open(self, begin: int, end: int) -> Stream:
+        assert begin == self.at or self.is_over
+        return _ReaderStream(self, end)
+
+    def take(self, limit: int, end: int) -> Block | None:
+        """Rows before the one with the number `end`; None when there are no more."""
+        if self.is_over or self.at == end:
+            return None
+        began = time.perf_counter()
+        try:
+            block = self._cursor.take(min(limit, end - self.at))
+            if block is None:
+                self.is_over = True
+            else:
+                self._rows.add(block)
+                self.at += block.rows
+            return block
+        finally:
+            self._reading += time.perf_counter() - began
+
+    def pass_over(self, end: int) -> bool:
+        """Read the rest of the part, which ends there. False when the input ended before."""
+        while self.take(end - self.at, end) is not None:
+            pass
+        self.end_part()
+        return not self.is_over
+
+    def end_part(self) -> Provenance:
+        """All rows of the part were read."""
+        provenance = Provenance(self.digest, self._rows.digest(), self._reading, self.all_seconds)
+        self.number += 1
+        self.digest = provenance.after
+        self._rows = RowDigest(self.digest)
+        self._reading = self.all_seconds = 0.0
+        return provenance
+
+    def state(self) -> State:
+        return self._cursor.state()
+
+    def close(self) -> None:
+        self._cursor.close()
+
+
+class _ReaderStream(Stream):
+    """The rows of a reader up to one of them."""
+
+    def __init__(self, reader: _Reader, end: int) -> None:
+        self._reader = reader
+        self._end = end
+
+    def next(self, limit: int) -> Block | None:
+        return self._reader.take(limit, self._end)
+
+    def state(self) -> State:
+        return None  # nothing is resumed in the middle of a part
