@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -97,3 +98,13 @@ def _command(pid):
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return b""
+
+
+def stop(pid):
+    """SIGSTOP, until every thread has stopped: on a busy machine, some go on for a while."""
+    os.kill(pid, signal.SIGSTOP)
+    assert comes_true(lambda: all(_state(task) == "T" for task in Path(f"/proc/{pid}/task").iterdir()), 60)
+
+
+def _state(task):
+    return (task / "stat").read_text().rpartition(")")[2].split()[0]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import socket
 import subprocess
 import sysconfig
@@ -19,7 +20,7 @@ import obstore
 import pytest
 from obstore.store import S3Store
 
-from tests.processes import comes_true
+from tests.processes import comes_true, stop
 
 BUCKET = "bucket"
 IDENTITIES = {
@@ -113,8 +114,13 @@ class S3Server:
             self._process.wait(STARTS_WITHIN)
             self._process = None
 
-    def signal(self, number):
-        self._process.send_signal(number)
+    @contextmanager
+    def stopped(self):
+        stop(self._process.pid)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
 
 @contextmanager

@@ -152,20 +152,11 @@ def test_a_server_that_is_gone_is_unavailable_and_back_again_after_its_restart(
         assert store.remove(KEY) is False
 
 
-@contextmanager
-def stopped(server):
-    server.signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        server.signal(signal.SIGCONT)
-
-
 def test_a_server_that_hangs_is_unavailable_after_a_while(s3, url, monkeypatch, open_entry):
     monkeypatch.setattr(bucket, "SMALL_SECONDS", 2.0)
     entry = open_entry(url)
     began = time.monotonic()
-    with stopped(s3), pytest.raises(Unavailable):
+    with s3.stopped(), pytest.raises(Unavailable):
         entry.claim("part-0")
     assert time.monotonic() - began < 15
     # Another one: the server may have the first request yet, and do it now.
@@ -176,7 +167,7 @@ def test_a_wait_for_the_server_ends_with_an_interrupt(s3, url, open_entry):
     entry = open_entry(url)
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     began = time.monotonic()
-    with stopped(s3), pytest.raises(KeyboardInterrupt):
+    with s3.stopped(), pytest.raises(KeyboardInterrupt):
         entry.read("part-0")
     assert time.monotonic() - began < 5
     assert entry.put("part-0", [b"rows"])

@@ -20,7 +20,7 @@ from feedline.cache.store import NoRoom, Unavailable, opened
 from feedline.errors import CacheError, UsageError
 from tests.cache.conformance import KEY, OTHER_KEY, SLACK, StoreSuite, content
 from tests.cache.redis_server import certificates, running
-from tests.processes import comes_true, run_python, start_python
+from tests.processes import comes_true, run_python, start_python, stop
 
 MEGABYTE = bytes(range(256)) * 4096
 
@@ -431,7 +431,7 @@ def test_a_connection_that_the_server_closed_is_made_again(url):
 def test_a_server_that_hangs_is_waited_for_only_so_long(tmp_path):
     slow = "?socket_timeout=0.5"
     with running(tmp_path) as server, opened(RedisStore(server.url + slow), KEY) as entry:
-        server.process.send_signal(signal.SIGSTOP)
+        stop(server.process.pid)
         began = time.monotonic()
         with pytest.raises(Unavailable) as raised:
             entry.read("plan")
@@ -461,7 +461,7 @@ print(entry.has("plan"), bytes(entry.read("plan")), flush=True)
     with running(tmp_path) as server, start_python(code, server.url) as program:
         try:
             program.stdout.readline()
-            server.process.send_signal(signal.SIGSTOP)
+            stop(server.process.pid)
             program.stdin.write("\n")
             program.stdin.flush()
             assert program.stdout.readline() == "reading\n"
