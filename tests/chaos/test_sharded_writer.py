@@ -228,9 +228,9 @@ while status:
         check(there(directory), found, newer)
         assert crash(10**9, directory, tell, {"shards": 3}, 0, 20, 3) == 0
         check(there(directory), newer)
-    assert all(n.startswith("data") for n in os.listdir(directory)), os.listdir(directory)
+    assert all(n.startswith(("data", ".data-")) for n in os.listdir(directory)), os.listdir(directory)
     shards = [n for n in os.listdir(directory) if n.endswith(".tfrecord")]
-    assert all(n + ".flindex" in os.listdir(directory) for n in shards)
+    assert all("." + n + ".flindex" in os.listdir(directory) for n in shards)
     shutil.rmtree(directory)
     at += 1
 print(at)

@@ -16,6 +16,7 @@ import pytest
 import feedline as fl
 from feedline import CorruptRecord, ShardedWriter, UsageError, WriteError, records
 from feedline.records import reshard
+from feedline.records.beside import index_path
 from tests.processes import run_python, start_python
 from tests.records.corrupt import check_located, flip, frame, frames
 
@@ -43,7 +44,7 @@ def test_records_keep_their_order_in_shards_whose_counts_differ_by_one_at_most(
     assert list(records.read(found)) == wanted
     for path in found:
         assert records.verify(path).ok
-        assert os.path.exists(path + ".flindex")
+        assert os.path.exists(index_path(path))
         assert len(records.index(path)) == records.verify(path).records
 
 
@@ -164,7 +165,8 @@ def test_one_that_is_killed_leaves_the_set_as_it_was_or_as_it_was_to_be(tmp_path
     assert sorted(os.listdir(tmp_path / "set")) == sorted(
         [
             "data.manifest.json",
-            *(f"data-0000{n}-of-00002.tfrecord" + end for n in range(2) for end in ("", ".flindex")),
+            *(f"data-0000{n}-of-00002.tfrecord" for n in range(2)),
+            *(f".data-0000{n}-of-00002.tfrecord.flindex" for n in range(2)),
         ]
     )
 

@@ -71,7 +71,7 @@ def test_a_file_that_is_open_already_is_read_to_its_end(tmp_path):
 
 def test_a_set_that_is_replaced_while_it_is_counted_is_told_of(tmp_path):
     write(tmp_path, b"a")
-    for path in tmp_path.glob("*.flindex"):
+    for path in tmp_path.glob(".*.flindex"):
         path.unlink()  # so that records are counted by reading them
 
     def replace(_):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import time
 
@@ -13,6 +14,7 @@ from feedline import ShardedWriter, records
 from feedline.errors import CorruptRecord, UsageError
 from feedline.records import shard_files
 from feedline.records.features import FixedLenFeature, VarLenFeature
+from feedline.records.indexing import load_index
 from feedline.records.publishing import recover
 from feedline.records.shard_files import feature_texts, features_of, is_shard_name, read_manifest, shard_name
 
@@ -147,6 +149,34 @@ def test_names_of_the_old_set_that_lie_remove_nothing_else(written):
     assert (directory / "mine.txt").exists()
     assert not (directory / "data-00007-of-00009.tfrecord").exists()
     assert list(records.read(f"{directory}/data-*")) == [b"0", b"1", b"2", b"3"]
+
+
+def indexes(directory):
+    return sorted(name for name in os.listdir(directory) if name.endswith(".flindex"))
+
+
+@pytest.mark.parametrize("shards", [2, 3])
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_a_set_that_is_replaced_leaves_no_indexes_behind(written, shards, compression):
+    directory, _ = written
+    for name in ("data-00000-of-00002.tfrecord", "data-00001-of-00002.tfrecord"):
+        shutil.copy(directory / f".{name}.flindex", directory / f"{name}.flindex")  # as older versions did
+    with ShardedWriter(directory, shards=shards, compression=compression) as writer:
+        writer.write(b"new")
+    names = [f".data-{n:05}-of-{shards:05}.tfrecord.flindex" for n in range(shards)]
+    assert indexes(directory) == ([] if compression else names)
+
+
+def test_indexes_that_a_killed_older_version_left_are_put_in_place(written):
+    directory, manifest = written
+    name = "data-00000-of-00002.tfrecord"
+    place = directory / f".data.set-{manifest['id']}"
+    place.mkdir()
+    (directory / name).rename(place / name)
+    (directory / f".{name}.flindex").rename(place / f"{name}.flindex")
+    recover(str(directory), "data")
+    assert load_index(str(directory / name)) is not None
+    assert indexes(directory) == [f".{name}.flindex", ".data-00001-of-00002.tfrecord.flindex"]
 
 
 def test_features_become_text_and_come_back():

@@ -7,9 +7,8 @@ import os
 from collections.abc import Iterable
 
 from feedline.errors import UsageError
+from feedline.records.beside import INDEX_SUFFIX
 from feedline.records.shard_files import MANIFEST_SUFFIX, members
-
-INDEX_SUFFIX = ".flindex"  # of the sidecar beside a record file; a directory or glob never means one
 
 _NEVER_DATA = (INDEX_SUFFIX, MANIFEST_SUFFIX)
 

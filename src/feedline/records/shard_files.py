@@ -1,6 +1,6 @@
 """Files that belong together: the names of shards, and the manifest that says which of them are the set.
 
-    data-00000-of-00016.tfrecord    a shard, with its index data-00000-of-00016.tfrecord.flindex beside it
+    data-00000-of-00016.tfrecord    a shard, with its index .data-00000-of-00016.tfrecord.flindex beside it
     data.manifest.json              which shards there are, and what is in them
     .data.set-<id>/                 shards of the set <id> that do not yet have their names
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from feedline.errors import CorruptRecord, UsageError
 from feedline.records import features as kinds
+from feedline.records.beside import index_path
 from feedline.records.features import Feature
 from feedline.spec import STRING
 
@@ -76,10 +77,10 @@ class Manifest(_Entry, frozen=True):
     producers: tuple[Progress, ...]
     features: FeatureTexts | None  # None when only bytes were written
 
-    def files(self, index_suffix: str) -> set[str]:
+    def files(self) -> set[str]:
         """The names of all files that belong to the set."""
         names = {shard.name for shard in self.shards}
-        return names | {name + index_suffix for name in names if self.compression == "none"}
+        return names | {index_path(name) for name in names if self.compression == "none"}
 
 
 class _Versioned(msgspec.Struct):
