@@ -132,6 +132,7 @@ class Dataset:
         """The paths, as bytes, that match a glob pattern or a list of them, found when this is called.
 
         They come in a random order, another one in each iteration, unless `shuffle` is False: then sorted.
+        Patterns leave out the indexes and manifests that feedline wrote beside your data.
         """
         site = _site("list_files", name)
         files = ops.ListFiles.of(pattern, site=site)
@@ -745,6 +746,8 @@ class Dataset:
 
         With `workers`, the functions of all steps run in so many processes. The files are the same, byte for
         byte, whatever their number; deterministic=False would allow another order.
+
+        Indexes and the manifest are dot files. tf.data's `*` matches those: there, read "numbers/*.tfrecord".
 
         >>> Dataset.range(5).map(lambda n: {"n": n}).save_tfrecords("numbers", shards=2)
         >>> feedline.records.count("numbers")

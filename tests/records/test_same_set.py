@@ -43,6 +43,17 @@ def test_reading_on_is_refused(read, shards, tmp_path):
     assert REPLACED in error
 
 
+def test_so_is_it_when_the_old_set_had_a_visible_manifest(tmp_path):
+    write(tmp_path, b"a")
+    (tmp_path / ".data.manifest.json").rename(tmp_path / "data.manifest.json")
+    rows = iter(records.read(tmp_path))
+    next(rows)
+    write(tmp_path, b"b")
+    found, error = letters(rows)
+    assert set(found) == {b"a"}
+    assert REPLACED in error
+
+
 def test_the_next_iteration_reads_the_new_set(tmp_path):
     write(tmp_path, b"a")
     ds = Dataset.from_tfrecords(tmp_path)

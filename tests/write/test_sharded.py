@@ -36,7 +36,7 @@ def shards_in(directory, prefix="data"):
 
 
 def manifest_of(directory, prefix="data"):
-    with open(os.path.join(directory, f"{prefix}.manifest.json")) as file:
+    with open(os.path.join(directory, f".{prefix}.manifest.json")) as file:
         return json.load(file)
 
 
@@ -141,7 +141,7 @@ def test_all_of_a_set_is_on_the_disk_before_its_manifest_has_its_name(tmp_path, 
     asked = watched(monkeypatch)
     with ShardedWriter(tmp_path, shards=3) as writer:
         writer.write_batch({"x": np.arange(30)})
-    commit = asked.index(("name", tmp_path / "data.manifest.json"))
+    commit = asked.index(("name", tmp_path / ".data.manifest.json"))
     synced = [path for kind, path in asked[:commit] if kind == "sync"]
     names = [f"data-{n:05}-of-00003.tfrecord" for n in range(3)]
     for name in [*names, "manifest.json"]:

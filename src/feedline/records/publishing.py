@@ -25,6 +25,7 @@ from feedline.records.shard_files import (
     manifest_path,
     read_manifest,
     set_path,
+    visible_manifest_path,
 )
 
 _MANIFEST = "manifest.json"
@@ -85,6 +86,9 @@ def finish(directory: str, prefix: str, manifest: Manifest) -> None:
     """Give the shards of a committed set their names, and remove those of the one before. It can be
     repeated."""
     place = set_path(directory, prefix, manifest.id)
+    if os.path.exists(manifest_path(directory, prefix)):
+        with suppress(FileNotFoundError):  # an older version's, which does not count any more
+            os.unlink(visible_manifest_path(directory, prefix))
     files = manifest.files()
     old = _replaced(os.path.join(place, _REPLACED))
     for name in files:

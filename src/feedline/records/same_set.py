@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from types import TracebackType
 
 from feedline.errors import UsageError
-from feedline.records.shard_files import manifest_path, prefix_of
+from feedline.records.shard_files import manifest_paths, prefix_of
 
 
 class SameSet:
@@ -23,16 +24,16 @@ class SameSet:
 
     def __init__(self, paths: Iterable[str]) -> None:
         places = {(directory, prefix_of(name)) for directory, name in map(os.path.split, paths)}
-        manifests = [manifest_path(directory, prefix) for directory, prefix in places if prefix is not None]
-        self._stamps = {path: stamp for path in manifests if (stamp := _stamp(path)) is not None}
+        manifests = [manifest_paths(directory, prefix) for directory, prefix in places if prefix is not None]
+        self._stamps = {paths: stamp for paths in manifests if (stamp := _stamp(paths)) is not None}
 
     def check(self) -> None:
         """UsageError when one of them was replaced since."""
-        for path, stamp in self._stamps.items():
-            if _stamp(path) != stamp:
+        for paths, stamp in self._stamps.items():
+            if _stamp(paths) != stamp:
                 raise UsageError(
-                    f"{path}: another set has taken the place of this one while it was read. What was read "
-                    "so far is of the old one, and what follows would be of the new.\n"
+                    f"{paths[0]}: another set has taken the place of this one while it was read. What was "
+                    "read so far is of the old one, and what follows would be of the new.\n"
                     "  Read it again from the beginning, with a new Dataset."
                 )
 
@@ -46,10 +47,10 @@ class SameSet:
             self.check()
 
 
-def _stamp(path: str) -> tuple[int, ...] | None:
-    """What no two manifests have in common; None when there is none."""
-    try:
-        facts = os.stat(path)
-    except OSError:
-        return None
-    return facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_size
+def _stamp(paths: tuple[str, ...]) -> tuple[int, ...] | None:
+    """What no two manifests have in common, of the first that is there; None when there is none."""
+    for path in paths:
+        with suppress(OSError):
+            facts = os.stat(path)
+            return facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_size
+    return None
