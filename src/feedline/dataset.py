@@ -628,7 +628,7 @@ class Dataset:
                 raise UsageError(
                     f"shuffle(): {self._unindexed()}, gives its elements only one after another, so they "
                     "cannot all be shuffled.\n  To shuffle them as they come, give a buffer_size:  "
-                    "shuffle(10_000)"
+                    f"shuffle(10_000){self._hint(ops.is_indexed)}"
                 )
             return Dataset(ops.GlobalShuffle(self._node, anew, seed=seed, site=site))
         return Dataset(ops.Shuffle(self._node, buffer_size, anew, seed=seed, site=site))
@@ -814,7 +814,8 @@ class Dataset:
         cardinality = self._node.cardinality() if length is None else length
         if cardinality < 0:
             what = "is infinite" if cardinality == INFINITE else "is not known before it is iterated"
-            raise TypeError(f"the length of this dataset {what}; cardinality() tells without raising.")
+            hint = self._hint(lambda node: node.cardinality() >= 0)
+            raise TypeError(f"the length of this dataset {what}; cardinality() tells without raising.{hint}")
         return cardinality
 
     def __bool__(self) -> bool:
@@ -829,7 +830,8 @@ class Dataset:
         """
         length = self._node.length()
         if length is None:
-            raise TypeError(f"{self._unindexed()}: this dataset cannot be indexed, only iterated.")
+            hint = self._hint(ops.is_indexed)
+            raise TypeError(f"{self._unindexed()}: this dataset cannot be indexed, only iterated.{hint}")
         if isinstance(index, slice):
             begin, end, step = index.indices(length)
             chosen = range(begin, end, step)
@@ -847,6 +849,11 @@ class Dataset:
         while below := [one for one in node.inputs if one.length() is None]:
             node = below[0]
         return node
+
+    def _hint(self, is_answered: Callable[[Node], bool]) -> str:
+        """Another line for an error, where files only lack an index."""
+        hint = ops.index_hint(self._node, is_answered)
+        return f"\n  {hint}" if hint else ""
 
     @property
     def element_spec(self) -> Any:

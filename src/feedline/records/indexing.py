@@ -28,7 +28,8 @@ import numpy as np
 from feedline import _native
 from feedline.errors import CorruptRecord, UsageError
 from feedline.records.beside import INDEX_SUFFIX, index_path, index_paths
-from feedline.records.reading import batches
+from feedline.records.new_file import cannot_write
+from feedline.records.reading import Progress, batches
 
 _MAGIC, _MAGIC_1 = b"FLINDEX2", b"FLINDEX1"
 _NO_OFFSETS = 2**64 - 1
@@ -70,18 +71,35 @@ class _Header(NamedTuple):
     checked: bytes  # all of the sidecar in front of the offsets
 
 
-def index(path: str | os.PathLike[str]) -> RecordIndex:
+def index(path: str | os.PathLike[str], *, progress: Progress | None = None) -> RecordIndex:
     """The index of one plain file, from its sidecar if that is there and true, else by walking its headers.
 
-    Payload checksums are not read: see `verify`.
+    Then it is kept in the sidecar, where one can be written. Payload checksums are not read: see `verify`.
+    `progress` is called with the number of file bytes read.
     """
-    path = os.fspath(path)
-    known = load_index(path)
+    return _indexed(os.fspath(path), progress)[0]
+
+
+def keep_index(path: str, *, progress: Progress | None = None) -> RecordIndex:
+    """The same, but WriteError where the sidecar cannot be written."""
+    found, trouble = _indexed(path, progress)
+    if trouble is not None:
+        raise cannot_write(index_path(path), trouble)
+    return found
+
+
+def _indexed(path: str, progress: Progress | None) -> tuple[RecordIndex, OSError | None]:
+    """The index, and why it could not be kept."""
+    known, trouble = load_index(path), None
     if known is None:
         identity = _identity(path)
-        known = _walk(path)
-        _save(path, identity, known)
-    return RecordIndex(path, known[:-1], np.diff(known) - np.uint64(FRAMING))
+        known = _walk(path, progress)
+        _check_unchanged(path, identity, known)
+        try:
+            _save(path, identity, known)
+        except OSError as error:  # a read-only or full directory
+            trouble = error
+    return RecordIndex(path, known[:-1], np.diff(known) - np.uint64(FRAMING)), trouble
 
 
 def load_index(path: str) -> Offsets | None:
@@ -178,7 +196,7 @@ def _crc32c(data: bytes) -> int:
     return _native.crc32c(np.frombuffer(data, np.uint8))
 
 
-def _walk(path: str) -> Offsets:
+def _walk(path: str, progress: Progress | None) -> Offsets:
     parts = []
     end = 0
     for reader, batch in batches(path, "auto", resync=False):
@@ -187,6 +205,8 @@ def _walk(path: str) -> Offsets:
         if len(batch):
             parts.append(batch.offsets)
             end = int(parts[-1][-1] + batch.sizes[-1]) + FRAMING
+        if progress is not None:
+            progress(reader.consumed)
     return np.concatenate([*parts, np.array([end], np.uint64)])
 
 
@@ -208,7 +228,7 @@ def _identity(path: str, size: int | None = None) -> _Identity:
     return _Identity(size, stat.st_mtime_ns % 2**64, _crc32c(ends))
 
 
-def _save(path: str, identity: _Identity, offsets: Offsets) -> None:
+def _check_unchanged(path: str, identity: _Identity, offsets: Offsets) -> None:
     if int(offsets[-1]) != identity.size:
         raise CorruptRecord(
             f"the file was written while it was read: it had {identity.size:,} bytes, and its last record "
@@ -216,12 +236,12 @@ def _save(path: str, identity: _Identity, offsets: Offsets) -> None:
             path=path,
             remedy="Index it when its writer is done.",
         )
-    try:
-        _publish(path, identity, offsets, stored_features(path), durable=False)
-        with suppress(FileNotFoundError):
-            os.unlink(path + INDEX_SUFFIX)  # an older version's: stale, and in the way of visible files
-    except OSError:
-        pass  # a read-only or full directory: the index still serves, it is only not kept
+
+
+def _save(path: str, identity: _Identity, offsets: Offsets) -> None:
+    _publish(path, identity, offsets, stored_features(path), durable=False)
+    with suppress(OSError):
+        os.unlink(path + INDEX_SUFFIX)  # an older version's: it is stale, and visible
 
 
 def write_index(
