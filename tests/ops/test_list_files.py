@@ -109,7 +109,12 @@ def saved(tmp_path):
     for name in (".data.set-0123456789abcdef", ".data.writing-0123456789abcdef"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "data-00000-of-00001.tfrecord").write_bytes(b"")
-    for name in (".data.lock", ".feedline-0123456789abcdef-01234567", ".x.tfrecord.flindex.4711"):
+    for name in (
+        ".data.lock",
+        ".feedline-0123456789abcdef-01234567",
+        ".feedline-0123456789abcdef.new",
+        ".x.tfrecord.flindex.4711",
+    ):
         (tmp_path / name).write_bytes(b"junk")
     return tmp_path
 

@@ -46,7 +46,7 @@ def _hint(node: TFRecords) -> str:
     where = shlex.join(node.paths if len(node.paths) < 4 else places[:3]) + " ..." * (len(places) > 3)
     is_stale = any(map(os.path.exists, index_paths(path)))
     return (
-        f"{path} {'has changed since it was indexed' if is_stale else 'has no index'}. "
+        f"{path} {'has changed or was copied since it was indexed' if is_stale else 'has no index'}. "
         f"To write one:  feedline index {where}\n"
         "  In Python:  feedline.records.index(path). Then make the dataset again."
     )

@@ -4,7 +4,7 @@
     .data.manifest.json             the manifest of a set (records/shard_files)
     .data.lock                      who writes the set (records/holder)
     .data.{set,writing,removed}-ID  a set that is being written (records/publishing, write/runs)
-    .feedline-ID-ID                 a file that is being written (records/new_file)
+    .feedline-ID...                 a file that is being written (records/new_file)
 
 Older versions wrote indexes and manifests without the dot. Those are still read.
 """
@@ -20,7 +20,7 @@ MANIFEST_SUFFIX = ".manifest.json"
 
 _LONGEST_NAME = 255  # bytes, on every file system of Linux
 _HIDDEN = re.compile(
-    r"\.(.+\.manifest\.json|.+\.lock|.+\.(set|writing|removed)-[0-9a-f]{16}|feedline-[0-9a-f]{16}-[0-9a-f]{8}"
+    r"\.(.+\.manifest\.json|.+\.lock|.+\.(set|writing|removed)-[0-9a-f]{16}|feedline-[0-9a-f]{16}[-.].+"
     r"|.+\.flindex\.\d+)",  # an index that an older version was writing
     re.DOTALL,
 )
