@@ -118,7 +118,7 @@ def test_a_shard_that_is_missing_is_missed(written):
 
 def test_shards_that_have_no_names_yet_are_read_where_they_are(written, monkeypatch):
     directory, manifest = written
-    monkeypatch.setattr(shard_files, "_PATIENCE", 0)
+    monkeypatch.setattr(shard_files, "PATIENCE", 0)
     place = directory / f".data.set-{manifest['id']}"
     place.mkdir()
     (directory / "data-00000-of-00002.tfrecord").rename(place / "data-00000-of-00002.tfrecord")
@@ -133,7 +133,7 @@ def test_shards_that_have_no_names_yet_are_read_where_they_are(written, monkeypa
 
 def test_a_reader_waits_for_a_commit_that_is_giving_shards_their_names(written, monkeypatch):
     directory, manifest = written
-    monkeypatch.setattr(shard_files, "_PATIENCE", 30)
+    monkeypatch.setattr(shard_files, "PATIENCE", 30)
     place = directory / f".data.set-{manifest['id']}"
     place.mkdir()
     timer = threading.Timer(0.2, place.rmdir)

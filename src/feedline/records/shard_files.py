@@ -31,7 +31,7 @@ VERSION: Literal[1] = 1
 
 _MAX_MANIFEST = 1 << 28  # bytes, of about a million shards
 _MOST_SHARDS = 1_000_000
-_PATIENCE = 1.0  # seconds for a commit that is giving shards their names
+PATIENCE = 1.0  # seconds for a commit that is giving shards their names
 _MAX_PREFIX = 180  # bytes, so that every name made of it has less than 255
 
 Id: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
@@ -253,7 +253,7 @@ def members(directory: str, names: list[str]) -> list[str] | None:
 def _shards(directory: str, prefix: str, manifest: Manifest) -> list[str]:
     hidden = set_path(directory, prefix, manifest.id)
     # Its writer is moving them, which is done in a moment; or it was killed, and they stay until the next.
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + PATIENCE
     while os.path.isdir(hidden) and time.monotonic() < until:
         time.sleep(0.005)
     paths = []
