@@ -132,6 +132,7 @@ class Dataset:
         """The paths, as bytes, that match a glob pattern or a list of them, found when this is called.
 
         They come in a random order, another one in each iteration, unless `shuffle` is False: then sorted.
+        Patterns leave out the indexes and manifests that feedline wrote beside your data.
         """
         site = _site("list_files", name)
         files = ops.ListFiles.of(pattern, site=site)
@@ -327,7 +328,7 @@ class Dataset:
         on_unavailable: str = "raise",
         name: str | None = None,
     ) -> Dataset:
-        """Keep the elements, in memory or at a location that runs share, so that they are computed once.
+        """Keep the elements, in memory or at a location that runs share, so that each is computed once.
 
         They are the same in each iteration: shuffle after, not before. Their arrays are read-only.
 
@@ -339,9 +340,9 @@ class Dataset:
         ([0, 1, 4, 9, 16], [0, 1, 4, 9, 16])
 
         A location is a directory, `redis://host:port/db`, or the URL of an object store, `s3://bucket/prefix`
-        say. Any number of runs may use it at the same time: together they compute each element once, and
-        read what the others have computed while it grows. A run that stops or is killed leaves what it has
-        done to the others. Pipelines are told apart by their `fingerprint()`: one that was changed never
+        say. Any number of runs may use it at the same time: they divide the work of the functions before it,
+        if what is in front of those is cheap and repeatable (`explain()` says so), and read what the others
+        have computed while it grows. A run that stops or is killed leaves what it has done to the others. Pipelines are told apart by their `fingerprint()`: one that was changed never
         reads what it was before.
 
         >>> import tempfile
@@ -627,7 +628,7 @@ class Dataset:
                 raise UsageError(
                     f"shuffle(): {self._unindexed()}, gives its elements only one after another, so they "
                     "cannot all be shuffled.\n  To shuffle them as they come, give a buffer_size:  "
-                    "shuffle(10_000)"
+                    f"shuffle(10_000){self._hint(ops.is_indexed)}"
                 )
             return Dataset(ops.GlobalShuffle(self._node, anew, seed=seed, site=site))
         return Dataset(ops.Shuffle(self._node, buffer_size, anew, seed=seed, site=site))
@@ -746,6 +747,8 @@ class Dataset:
         With `workers`, the functions of all steps run in so many processes. The files are the same, byte for
         byte, whatever their number; deterministic=False would allow another order.
 
+        Indexes and the manifest are dot files. tf.data's `*` matches those: there, read "numbers/*.tfrecord".
+
         >>> Dataset.range(5).map(lambda n: {"n": n}).save_tfrecords("numbers", shards=2)
         >>> feedline.records.count("numbers")
         5
@@ -811,7 +814,8 @@ class Dataset:
         cardinality = self._node.cardinality() if length is None else length
         if cardinality < 0:
             what = "is infinite" if cardinality == INFINITE else "is not known before it is iterated"
-            raise TypeError(f"the length of this dataset {what}; cardinality() tells without raising.")
+            hint = self._hint(lambda node: node.cardinality() >= 0)
+            raise TypeError(f"the length of this dataset {what}; cardinality() tells without raising.{hint}")
         return cardinality
 
     def __bool__(self) -> bool:
@@ -826,7 +830,8 @@ class Dataset:
         """
         length = self._node.length()
         if length is None:
-            raise TypeError(f"{self._unindexed()}: this dataset cannot be indexed, only iterated.")
+            hint = self._hint(ops.is_indexed)
+            raise TypeError(f"{self._unindexed()}: this dataset cannot be indexed, only iterated.{hint}")
         if isinstance(index, slice):
             begin, end, step = index.indices(length)
             chosen = range(begin, end, step)
@@ -844,6 +849,11 @@ class Dataset:
         while below := [one for one in node.inputs if one.length() is None]:
             node = below[0]
         return node
+
+    def _hint(self, is_answered: Callable[[Node], bool]) -> str:
+        """Another line for an error, where files only lack an index."""
+        hint = ops.index_hint(self._node, is_answered)
+        return f"\n  {hint}" if hint else ""
 
     @property
     def element_spec(self) -> Any:

@@ -18,12 +18,15 @@ import numpy as np
 
 from feedline import ops
 from feedline.block import Block
-from feedline.graph import INFINITE, UNKNOWN, Node, Site
+from feedline.graph import INFINITE, UNKNOWN, Node, Site, tree
 from feedline.graph.shown import Shown
 from feedline.run import Measure
 from feedline.spec import ArraySpec, RaggedSpec, dtype_name
 from feedline.structure import Structure, flatten
 
+_USES_OF_AN_INDEX = (
+    "  len(), ds[i], shuffle() without a buffer and runs that fill a cache together use an index."
+)
 _WIDEST = 60  # characters of a step and its arguments
 
 
@@ -110,8 +113,14 @@ def outline(node: Node, face: type) -> str:
 def explain(node: Node, face: type) -> Shown:
     """The steps up to `node`. `face` is the class whose methods made them."""
     steps = _steps(node, face)
-    remarks = [f"{step.name}: {remark}" for step, _ in steps if (remark := step.remark())]
-    return Shown("\n".join([_table(_HEAD, (_described(row) for _, row in steps)), *remarks]))
+    lines = [_table(_HEAD, (_described(row) for _, row in steps))]
+    lines += [f"{step.name}: {remark}" for step, _ in steps if (remark := step.remark())]
+    hint = ops.index_hint(node, _uses_an_index)
+    return Shown("\n".join([*lines, hint, _USES_OF_AN_INDEX] if hint else lines))
+
+
+def _uses_an_index(node: Node) -> bool:
+    return any(ops.is_indexed(one) for one in tree(node) if one is node or isinstance(one, ops.SharedCache))
 
 
 def stats(node: Node, face: type, measures: Mapping[Any, Measure] | None) -> Stats:

@@ -115,7 +115,7 @@ def test_a_shard_of_another_size_than_its_manifest_says_counts_by_itself(shards)
 
 
 def test_a_manifest_that_cannot_be_read_tells_nothing(shards):
-    (shards / "data.manifest.json").write_text("{")
+    (shards / ".data.manifest.json").write_text("{")
     ds = Dataset.from_tfrecords(f"{shards}/*.tfrecord")
     ds.fingerprint().check()
     assert not any("crc32c" in text for text in ds.fingerprint().parts.values())
@@ -123,7 +123,7 @@ def test_a_manifest_that_cannot_be_read_tells_nothing(shards):
 
 def test_a_shard_that_has_yet_to_get_its_name_is_the_same(shards):
     old = Dataset.from_tfrecords(shards).fingerprint()
-    hidden = shards / f".data.set-{json.loads((shards / 'data.manifest.json').read_text())['id']}"
+    hidden = shards / f".data.set-{json.loads((shards / '.data.manifest.json').read_text())['id']}"
     hidden.mkdir()
     for path in shards.glob("*.tfrecord"):
         path.rename(hidden / path.name)

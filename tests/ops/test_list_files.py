@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from pathlib import Path
 
@@ -99,3 +100,72 @@ def test_paths_can_be_had_by_index_and_a_state_is_of_these_files_only(here):
     state = iter(files).state_dict()
     with pytest.raises(UsageError, match="another pipeline"):
         iter(Dataset.list_files("[ab].*", shuffle=False)).load_state_dict(state)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A directory after save_tfrecords, with what a writer that is killed leaves behind."""
+    Dataset.range(10).map(lambda n: {"n": n}).save_tfrecords(tmp_path, shards=2)
+    for name in (".data.set-0123456789abcdef", ".data.writing-0123456789abcdef"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "data-00000-of-00001.tfrecord").write_bytes(b"")
+    for name in (
+        ".data.lock",
+        ".feedline-0123456789abcdef-01234567",
+        ".feedline-0123456789abcdef.new",
+        ".x.tfrecord.flindex.4711",
+    ):
+        (tmp_path / name).write_bytes(b"junk")
+    return tmp_path
+
+
+SHARDS = ["data-00000-of-00002.tfrecord", "data-00001-of-00002.tfrecord"]
+
+
+def names(dataset):
+    return [os.path.basename(os.fsdecode(path)) for path in dataset]
+
+
+@pytest.mark.parametrize("pattern", ["*", "data*", "[!x]*", "*/*", ".*"])
+def test_patterns_leave_out_what_feedline_wrote_beside_the_data(saved, pattern):
+    (saved / ".mine").write_bytes(b"")
+    (saved / "mine").mkdir()
+    (saved / "mine" / "a").write_bytes(b"")
+    found = names(Dataset.list_files(str(saved / pattern), shuffle=False))
+    expected = {"*": [".mine", *SHARDS, "mine"], "[!x]*": [".mine", *SHARDS, "mine"], "data*": SHARDS}
+    assert found == expected.get(pattern, ["a"] if pattern == "*/*" else [".mine"])
+
+
+def test_all_that_a_pattern_finds_after_save_tfrecords_can_be_read(saved):
+    files = Dataset.list_files(str(saved / "*"), shuffle=False)
+    assert len(list(files.interleave(Dataset.from_tfrecords, cycle_length=1))) == 10
+
+
+def test_what_older_versions_wrote_is_left_out_too(saved):
+    for path in saved.glob(".data*"):
+        path.rename(saved / path.name.removeprefix("."))
+    (saved / "mine.manifest.json").write_text('{"name": "mine"}')
+    assert names(Dataset.list_files(str(saved / "data*"), shuffle=False))[:2] == SHARDS
+    assert names(Dataset.list_files(str(saved / "*.json"), shuffle=False)) == ["mine.manifest.json"]
+
+
+def test_a_path_without_a_pattern_is_taken_as_it_is(saved):
+    path = saved / ".data.manifest.json"
+    assert list(Dataset.list_files(path, shuffle=False)) == [os.fsencode(path)]
+    place = saved / ".data.set-0123456789abcdef"
+    assert names(Dataset.list_files(str(place / "*"), shuffle=False)) == ["data-00000-of-00001.tfrecord"]
+
+
+@pytest.mark.parametrize("pattern", ["*.tfrecord", "data*", "[!.]*"])
+def test_tf_data_reads_what_save_tfrecords_wrote(tmp_path, pattern):
+    tf = tensorflow()
+    Dataset.range(10).map(lambda n: {"n": n}).save_tfrecords(tmp_path, shards=2)
+    files = tf.data.Dataset.list_files(str(tmp_path / pattern), shuffle=False)
+    assert names(files.as_numpy_iterator()) == SHARDS
+    assert len(list(tf.data.TFRecordDataset(files))) == 10
+
+
+def test_python_and_tf_data_read_what_a_glob_of_python_finds(tmp_path):
+    tf = tensorflow()
+    Dataset.range(10).map(lambda n: {"n": n}).save_tfrecords(tmp_path, shards=2)
+    assert len(list(tf.data.TFRecordDataset(sorted(glob.glob(f"{tmp_path}/*"))))) == 10

@@ -15,6 +15,7 @@ from feedline.cache import filling
 from feedline.cache.in_directory import DirectoryStore
 from feedline.cache.shared import SharedEntry
 from feedline.cache.store import NoRoom
+from feedline.records.beside import index_path
 from feedline.testing import Failed, assert_same, check_errors, check_laws
 from tests.ops.counted import Counted
 from tests.ops.sources import every_source
@@ -124,7 +125,7 @@ def test_files_may_get_and_lose_their_index(tmp_path):
     assert ints(numbers("streamed")) == list(range(3000))
     assert sorted(ints(numbers("streamed").shuffle(seed=1))) == list(range(3000))
     assert start("indexed") == list(range(40))
-    os.unlink(f"{path}.flindex")
+    os.unlink(index_path(path))
     with pytest.warns(RuntimeWarning, match="read its input by number, 3,000 elements, and this one"):
         assert ints(numbers("indexed")) == list(range(3000))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow, the oracle, is not installed")
 
-from feedline import Dataset, FeedlineError, Ragged  # noqa: E402
+from feedline import Dataset, FeedlineError, Ragged, records  # noqa: E402
 
 THEIRS = tf.data.Dataset
 ERROR = "an error"
@@ -133,3 +135,16 @@ def test_10_rows_of_a_ragged_can_be_filled_up():
     theirs = THEIRS.from_tensor_slices(tf.ragged.constant([[1], [2, 3]]))
     with pytest.raises(TypeError, match="padded_batch"):
         theirs.padded_batch(2)
+
+
+def test_11_patterns_leave_out_what_feedline_wrote_beside_the_data(tmp_path):
+    Dataset.range(3).map(lambda n: {"n": n}).save_tfrecords(tmp_path, shards=1)
+
+    def listed(D, pattern):
+        return list(D.list_files(str(tmp_path / pattern), shuffle=False).as_numpy_iterator())
+
+    shards = [os.fsencode(path) for path in records.resolve(tmp_path)]
+    assert listed(Dataset, "*") == shards
+    assert set(listed(THEIRS, "*")) > set(shards)
+    for pattern in ("*.tfrecord", "[!.]*"):
+        assert listed(Dataset, pattern) == listed(THEIRS, pattern) == shards

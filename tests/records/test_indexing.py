@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from feedline import _native
 from feedline.errors import CorruptRecord, UsageError
 from feedline.records import index
+from feedline.records.indexing import known_end, load_index, stored_features, write_index
 from tests.records.corrupt import bytes_read, check_located, flip, frame, frames
 
 PAYLOADS = [b"one", b"", b"three" * 100]
@@ -28,7 +29,7 @@ def path(tmp_path):
 @pytest.fixture
 def sidecar(path):
     index(path)
-    return path.with_name("a.tfrecord.flindex")
+    return path.with_name(".a.tfrecord.flindex")
 
 
 def payloads_by(found, data):
@@ -67,7 +68,7 @@ def test_the_second_time_the_sidecar_is_used_instead_of_the_file(tmp_path):
 
 
 def test_nothing_but_the_sidecar_is_left_in_the_directory(path, sidecar):
-    assert sorted(path.parent.iterdir()) == [path, sidecar]
+    assert sorted(path.parent.iterdir()) == [sidecar, path]
 
 
 CHANGES = {
@@ -101,7 +102,7 @@ def test_a_file_that_was_replaced_by_another_of_the_same_size_and_time_is_notice
 def test_a_sidecar_of_another_file_is_not_believed(path, sidecar):
     other = path.with_name("b.tfrecord")
     other.write_bytes(frames(PAYLOADS[::-1]))
-    sidecar.rename(other.with_name("b.tfrecord.flindex"))
+    sidecar.rename(other.with_name(".b.tfrecord.flindex"))
     check_index(other)
 
 
@@ -122,26 +123,38 @@ def test_a_sidecar_cut_at_any_byte_is_made_anew(path, sidecar):
         assert sidecar.read_bytes() == good
 
 
-# The words of a sidecar: magic, size, time, checksum of the ends, number of records, offsets.
+# Of the header (magic, size, time, checksum of the ends, records, size of the text) and the offsets.
 FORGERIES = {
-    "a count of 2**63": lambda words: [*words[:4], 2**63, *words[5:]],
-    "a count of 0": lambda words: [*words[:4], 0, *words[5:]],
-    "a count too high": lambda words: [*words[:4], words[4] + 1, *words[5:]],
-    "an offset far outside": lambda words: [*words[:6], 2**64 - 1, *words[7:]],
-    "an end far outside": lambda words: [*words[:-1], 2**64 - 1],
-    "offsets that fall": lambda words: [*words[:6], words[7], words[6], *words[8:]],
-    "a record of a negative size": lambda words: [*words[:6], words[5] + 1, *words[7:]],
-    "a first offset that is not 0": lambda words: [*words[:5], 1, *words[6:]],
-    "no offsets": lambda words: words[:5],
+    "a count of 2**63": lambda head, offsets: ([*head[:4], 2**63, 0], offsets),
+    "a count of 2**64 - 1": lambda head, offsets: ([*head[:4], 2**64 - 1, 0], offsets),
+    "a count of 0": lambda head, offsets: ([*head[:4], 0, 0], offsets),
+    "a count too high": lambda head, offsets: ([*head[:4], head[4] + 1, 0], offsets),
+    "a text of 2**64 - 1 bytes": lambda head, offsets: ([*head[:5], 2**64 - 1], offsets),
+    "a text larger than the sidecar": lambda head, offsets: ([*head[:5], 1000], offsets),
+    "an offset far outside": lambda head, offsets: (head, [offsets[0], 2**64 - 1, *offsets[2:]]),
+    "an end far outside": lambda head, offsets: (head, [*offsets[:-1], 2**64 - 1]),
+    "offsets that fall": lambda head, offsets: (head, [offsets[0], offsets[2], offsets[1], offsets[3]]),
+    "a record of a negative size": lambda head, offsets: (head, [0, 1, *offsets[2:]]),
+    "a first offset that is not 0": lambda head, offsets: (head, [1, *offsets[1:]]),
+    "no offsets": lambda head, offsets: (head, []),
+    "a file and a count beyond all memory": lambda head, offsets: (
+        [head[0], 2**60, *head[2:4], 2**56, 0],
+        offsets,
+    ),
 }
+
+
+def with_checksum(data):
+    return data + np.uint64(_native.crc32c(np.frombuffer(data, np.uint8))).tobytes()
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_sidecar_that_lies_under_a_sound_checksum_is_made_anew(path, sidecar, forgery):
     good = sidecar.read_bytes()
-    words = np.frombuffer(good, np.uint64)[:-1].tolist()
-    body = np.array(FORGERIES[forgery](words), np.uint64).view(np.uint8)
-    sidecar.write_bytes(body.tobytes() + np.uint64(_native.crc32c(body)).tobytes())
+    words = np.frombuffer(good, np.uint64).tolist()
+    head, offsets = FORGERIES[forgery](words[:6], words[7:-1])
+    begin = with_checksum(np.array(head, np.uint64).tobytes())
+    sidecar.write_bytes(with_checksum(begin + np.array(offsets, np.uint64).tobytes()))
     check_index(path)
     assert sidecar.read_bytes() == good
 
@@ -151,12 +164,12 @@ def test_a_sidecar_that_lies_under_a_sound_checksum_is_made_anew(path, sidecar, 
 def test_a_sidecar_of_random_bytes_is_made_anew(tmp_path_factory, junk):
     path = tmp_path_factory.mktemp("junk") / "a"
     path.write_bytes(frames(PAYLOADS))
-    path.with_name("a.flindex").write_bytes(junk)
+    path.with_name(".a.flindex").write_bytes(junk)
     check_index(path)
 
 
 def test_a_directory_in_the_place_of_the_sidecar_does_no_harm(path):
-    path.with_name("a.tfrecord.flindex").mkdir()
+    path.with_name(".a.tfrecord.flindex").mkdir()
     check_index(path)
     check_index(path)
     assert len(list(path.parent.iterdir())) == 2
@@ -181,7 +194,7 @@ def test_a_full_disk_still_gives_an_index_and_keeps_nothing(path, monkeypatch):
 def test_a_file_from_before_1970_has_an_index_too(path):
     os.utime(path, ns=(-(10**9), -(10**9)))
     check_index(path)
-    assert path.with_name("a.tfrecord.flindex").exists()
+    assert path.with_name(".a.tfrecord.flindex").exists()
     check_index(path)
 
 
@@ -209,4 +222,130 @@ def test_a_damaged_header_is_told_with_its_place_and_no_sidecar_is_written(path)
     with pytest.raises(CorruptRecord) as caught:
         index(path)
     check_located(caught.value, path, 1, 19)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def version_1(path):
+    """The sidecar that older versions wrote, under their name for it."""
+    words = np.frombuffer(path.with_name(f".{path.name}.flindex").read_bytes(), np.uint64)
+    old = path.with_name(f"{path.name}.flindex")
+    old.write_bytes(with_checksum(b"FLINDEX1" + words[1:5].tobytes() + words[7:-1].tobytes()))
+    return old
+
+
+def test_an_index_is_hidden_beside_its_file(path, sidecar):
+    assert sidecar.exists()
+    assert [found.name for found in path.parent.glob("[!.]*")] == ["a.tfrecord"]
+
+
+def test_the_visible_index_of_an_older_version_is_used_as_it_is(path, sidecar):
+    old = version_1(path)
+    sidecar.unlink()
+    before = bytes_read()
+    check_index(path)
+    np.testing.assert_array_equal(load_index(str(path)), np.cumsum([0, 19, 16, 516]))
+    assert not sidecar.exists()
+    assert old.exists()
+    assert bytes_read() - before < 100_000
+
+
+def test_a_stale_visible_index_gives_way_to_a_hidden_one(path, sidecar):
+    old = version_1(path)
+    path.write_bytes(frames(PAYLOADS[::-1]))
+    check_index(path)
+    assert sorted(path.parent.iterdir()) == [sidecar, path]
+    assert not old.exists()
+
+
+def test_a_true_visible_index_serves_when_the_hidden_one_is_damaged(path, sidecar):
+    version_1(path)
+    sidecar.write_bytes(b"FLINDEX2")
+    assert load_index(str(path)) is not None
+
+
+@pytest.mark.parametrize("length", [246, 247, 255])
+def test_a_name_of_any_length_has_an_index(tmp_path, length):
+    path = tmp_path / ("x" * length)
+    path.write_bytes(frames(PAYLOADS))
+    write_index(str(path), np.array([0, 19, 35, 551], np.uint64), "{}")
+    assert stored_features(str(path)) == "{}"
+    check_index(path)
+    assert load_index(str(path)) is not None
+    assert len(list(tmp_path.iterdir())) == 2
+    assert list(tmp_path.glob("[!.]*")) == [path]
+
+
+TEXT = '{"image": "größe"}'
+
+
+@pytest.fixture
+def told(path):
+    """The sidecar of a writer that knows the features."""
+    index(path)
+    write_index(str(path), load_index(str(path)), TEXT)
+    return path.with_name(".a.tfrecord.flindex")
+
+
+def test_what_a_writer_knows_of_the_features_is_kept_beside_the_offsets(path, told):
+    assert stored_features(str(path)) == TEXT
+    np.testing.assert_array_equal(load_index(str(path)), np.cumsum([0, 19, 16, 516]))
+
+
+def test_a_sidecar_without_a_text_has_no_features(path, sidecar):
+    assert stored_features(str(path)) is None
+    assert stored_features(str(path.with_name("missing"))) is None
+
+
+def test_a_copy_with_another_time_keeps_its_features_when_it_is_indexed_again(path, told):
+    os.utime(path, ns=(1, 1))
+    assert load_index(str(path)) is None
+    assert stored_features(str(path)) == TEXT
+    check_index(path)
+    assert load_index(str(path)) is not None
+    assert stored_features(str(path)) == TEXT
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_features_of_other_bytes_are_not_believed(path, told, change):
+    path.write_bytes(CHANGES[change](path.read_bytes()))
+    assert stored_features(str(path)) is None
+    check_index(path)
+    assert stored_features(str(path)) is None
+
+
+def test_every_damaged_byte_of_the_text_is_noticed(path, told):
+    good = told.read_bytes()
+    header = 48 + len(TEXT.encode()) + -len(TEXT.encode()) % 8 + 8
+    for bit in range(8 * header):
+        told.write_bytes(flip(good, bit))
+        assert stored_features(str(path)) is None
+        assert load_index(str(path)) is None
+    for end in range(header):
+        told.write_bytes(good[:end])
+        assert stored_features(str(path)) is None
+
+
+def test_a_text_that_is_not_utf8_is_not_believed(path, told):
+    good = bytearray(told.read_bytes())
+    good[48] = 0xFF
+    told.write_bytes(with_checksum(bytes(good[:72])) + bytes(good[80:]))
+    assert stored_features(str(path)) is None
+
+
+def test_a_compressed_file_keeps_its_features_without_offsets(tmp_path):
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(frames(PAYLOADS)))
+    write_index(str(path), None, TEXT)
+    assert stored_features(str(path)) == TEXT
+    assert load_index(str(path)) is None
+    assert known_end(str(path)) == (0, 0)
+
+
+def test_a_sidecar_that_cannot_be_written_is_an_error_for_a_writer_and_leaves_nothing(path, monkeypatch):
+    def replace(source, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.raises(OSError, match="No space"):
+        write_index(str(path), None, TEXT)
     assert list(path.parent.iterdir()) == [path]

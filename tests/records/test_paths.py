@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from feedline import ShardedWriter
 from feedline.errors import UsageError
 from feedline.records import count, index, read, read_blocks, resolve, verify
 from feedline.records.features import VarLenFeature
@@ -32,6 +33,23 @@ def test_a_glob_stands_for_the_files_that_match_sorted_without_sidecars(folder):
     assert names(resolve(f"{folder}/*.tfrecord")) == ["a.tfrecord", "b.tfrecord"]
     assert names(resolve(f"{folder}/a*")) == ["a.tfrecord"]
     assert names(resolve(f"{folder}/**/*.tfrecord")) == ["a.tfrecord", "b.tfrecord", "d.tfrecord"]
+
+
+@pytest.mark.parametrize("pattern", ["", "*", "a*", "**/*", "[!_]*"])
+def test_what_feedline_wrote_beside_the_data_is_never_meant(folder, pattern):
+    (folder / "a.tfrecord").write_bytes(frame(b"one"))
+    index(folder / "a.tfrecord")
+    with ShardedWriter(folder, prefix="all") as writer:
+        writer.write(b"two")
+    (folder / "all.manifest.json").write_bytes((folder / ".all.manifest.json").read_bytes())
+    found = [name for name in names(resolve(f"{folder}/{pattern}")) if name.startswith("a")]
+    assert found == ["a.tfrecord", "all-00000-of-00001.tfrecord"]
+
+
+def test_hidden_files_that_a_glob_names_are_data_unless_feedline_wrote_them(folder):
+    index(folder / "a.tfrecord")
+    (folder / ".data.lock").write_bytes(b"")
+    assert names(resolve(f"{folder}/.*")) == [".hidden"]
 
 
 def test_a_glob_never_means_a_directory(folder):

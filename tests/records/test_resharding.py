@@ -16,6 +16,7 @@ import pytest
 import feedline as fl
 from feedline import CorruptRecord, ShardedWriter, UsageError, WriteError, records
 from feedline.records import reshard
+from feedline.records.beside import index_path
 from tests.processes import run_python, start_python
 from tests.records.corrupt import check_located, flip, frame, frames
 
@@ -43,7 +44,7 @@ def test_records_keep_their_order_in_shards_whose_counts_differ_by_one_at_most(
     assert list(records.read(found)) == wanted
     for path in found:
         assert records.verify(path).ok
-        assert os.path.exists(path + ".flindex")
+        assert os.path.exists(index_path(path))
         assert len(records.index(path)) == records.verify(path).records
 
 
@@ -59,11 +60,11 @@ def test_tensorflow_reads_the_shards(write, tmp_path):
 def test_a_set_of_a_writer_takes_another_number_of_shards_in_place(tmp_path):
     with ShardedWriter(tmp_path / "set", shards=7) as writer:
         writer.write_batch({"n": list(range(100))})
-    before = json.loads((tmp_path / "set" / "data.manifest.json").read_text())
+    before = json.loads((tmp_path / "set" / ".data.manifest.json").read_text())
     reshard(tmp_path / "set", tmp_path / "set", 3)
     rows = fl.Dataset.from_tfrecords(tmp_path / "set", {"n": fl.FixedLenFeature([], "int64")})
     assert [int(row["n"]) for row in rows] == list(range(100))
-    after = json.loads((tmp_path / "set" / "data.manifest.json").read_text())
+    after = json.loads((tmp_path / "set" / ".data.manifest.json").read_text())
     assert after["features"] == before["features"]
     assert [shard["records"] for shard in after["shards"]] == [34, 33, 33]
     assert len(os.listdir(tmp_path / "set")) == 3 * 2 + 1
@@ -163,8 +164,9 @@ def test_one_that_is_killed_leaves_the_set_as_it_was_or_as_it_was_to_be(tmp_path
     reshard(tmp_path / "set", tmp_path / "set", 2)
     assert sorted(os.listdir(tmp_path / "set")) == sorted(
         [
-            "data.manifest.json",
-            *(f"data-0000{n}-of-00002.tfrecord" + end for n in range(2) for end in ("", ".flindex")),
+            ".data.manifest.json",
+            *(f"data-0000{n}-of-00002.tfrecord" for n in range(2)),
+            *(f".data-0000{n}-of-00002.tfrecord.flindex" for n in range(2)),
         ]
     )
 

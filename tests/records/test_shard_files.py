@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import time
 
 import pytest
 
-from feedline import ShardedWriter, records
+from feedline import Dataset, ShardedWriter, records
 from feedline.errors import CorruptRecord, UsageError
 from feedline.records import shard_files
 from feedline.records.features import FixedLenFeature, VarLenFeature
+from feedline.records.indexing import load_index
 from feedline.records.publishing import recover
-from feedline.records.shard_files import feature_texts, features_of, is_shard_name, read_manifest, shard_name
+from feedline.records.shard_files import (
+    feature_texts,
+    features_of,
+    is_shard_name,
+    manifest_paths,
+    read_manifest,
+    shard_name,
+)
 
 
 @pytest.fixture
@@ -23,12 +32,12 @@ def written(tmp_path):
     with ShardedWriter(tmp_path, shards=2) as writer:
         for n in range(4):
             writer.write(b"%d" % n)
-    return tmp_path, json.loads((tmp_path / "data.manifest.json").read_bytes())
+    return tmp_path, json.loads((tmp_path / ".data.manifest.json").read_bytes())
 
 
 def put(directory, manifest):
     data = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
-    (directory / "data.manifest.json").write_bytes(data)
+    (directory / ".data.manifest.json").write_bytes(data)
 
 
 def test_a_manifest_is_read_back(written):
@@ -76,7 +85,7 @@ def test_a_manifest_that_lies_is_refused_with_its_path_and_a_remedy(written, lie
     for ask in (records.resolve, lambda path: recover(str(path), "data"), ShardedWriter):
         with pytest.raises(CorruptRecord, match=r"no manifest that can be read(.|\n)*glob") as caught:
             ask(directory)
-        assert caught.value.path == str(directory / "data.manifest.json")
+        assert caught.value.path == str(directory / ".data.manifest.json")
     assert len(records.resolve(f"{directory}/data-*")) == 2
 
 
@@ -109,7 +118,7 @@ def test_a_shard_that_is_missing_is_missed(written):
 
 def test_shards_that_have_no_names_yet_are_read_where_they_are(written, monkeypatch):
     directory, manifest = written
-    monkeypatch.setattr(shard_files, "_PATIENCE", 0)
+    monkeypatch.setattr(shard_files, "PATIENCE", 0)
     place = directory / f".data.set-{manifest['id']}"
     place.mkdir()
     (directory / "data-00000-of-00002.tfrecord").rename(place / "data-00000-of-00002.tfrecord")
@@ -124,7 +133,7 @@ def test_shards_that_have_no_names_yet_are_read_where_they_are(written, monkeypa
 
 def test_a_reader_waits_for_a_commit_that_is_giving_shards_their_names(written, monkeypatch):
     directory, manifest = written
-    monkeypatch.setattr(shard_files, "_PATIENCE", 30)
+    monkeypatch.setattr(shard_files, "PATIENCE", 30)
     place = directory / f".data.set-{manifest['id']}"
     place.mkdir()
     timer = threading.Timer(0.2, place.rmdir)
@@ -140,13 +149,123 @@ def test_names_of_the_old_set_that_lie_remove_nothing_else(written):
     (directory / "mine.txt").write_text("mine")
     place = directory / f".data.set-{manifest['id']}"
     place.mkdir()
-    names = ["mine.txt", "../mine.txt", "data.manifest.json", "/etc/hostname", "data-00000-of-00002.tfrecord"]
+    names = [
+        "mine.txt",
+        "../mine.txt",
+        ".data.manifest.json",
+        "/etc/hostname",
+        "data-00000-of-00002.tfrecord",
+    ]
     (place / "replaced.json").write_text(json.dumps([*names, "data-00007-of-00009.tfrecord"]))
     (directory / "data-00007-of-00009.tfrecord").write_bytes(b"")
     recover(str(directory), "data")
     assert (directory / "mine.txt").exists()
     assert not (directory / "data-00007-of-00009.tfrecord").exists()
     assert list(records.read(f"{directory}/data-*")) == [b"0", b"1", b"2", b"3"]
+
+
+def as_older_version(directory):
+    """Give manifest and indexes the names that they had without the dot."""
+    for path in directory.glob(".data*"):
+        path.rename(directory / path.name.removeprefix("."))
+
+
+def test_the_set_of_an_older_version_is_read(written):
+    directory, manifest = written
+    as_older_version(directory)
+    (directory / "data-00007-of-00009.tfrecord").write_bytes(b"of no set")
+    assert sorted(os.listdir(directory))[:2] == [
+        "data-00000-of-00002.tfrecord",
+        "data-00000-of-00002.tfrecord.flindex",
+    ]
+    assert read_manifest(str(directory), "data").id == manifest["id"]
+    assert list(records.read(directory)) == [b"0", b"1", b"2", b"3"]
+    assert len(Dataset.from_tfrecords(directory)) == 4  # by its indexes
+
+
+def test_a_new_set_replaces_the_manifest_of_an_older_version(written):
+    directory, _ = written
+    as_older_version(directory)
+    with ShardedWriter(directory, shards=1) as writer:
+        writer.write(b"new")
+    name = "data-00000-of-00001.tfrecord"
+    assert sorted(os.listdir(directory)) == [f".{name}.flindex", ".data.manifest.json", name]
+    assert list(records.read(directory)) == [b"new"]
+
+
+def test_a_complete_set_of_an_older_version_is_known_to_resume(written):
+    directory, _ = written
+    as_older_version(directory)
+    with ShardedWriter(directory, resume=True) as writer:
+        assert writer.count == 4
+    assert list(records.read(directory)) == [b"0", b"1", b"2", b"3"]
+
+
+def test_where_both_manifests_are_there_the_hidden_one_counts(written):
+    directory, manifest = written
+    old = manifest | {"id": "0" * 16, "shards": []}
+    (directory / "data.manifest.json").write_text(json.dumps(old))
+    assert read_manifest(str(directory), "data").id == manifest["id"]
+    assert list(records.read(directory)) == [b"0", b"1", b"2", b"3"]
+    # A writer that was killed after its commit left both: the next one removes the old.
+    (directory / f".data.set-{manifest['id']}").mkdir()
+    recover(str(directory), "data")
+    assert not (directory / "data.manifest.json").exists()
+    assert list(records.read(directory)) == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_set_that_an_older_version_was_killed_in_keeps_its_manifest(written):
+    directory, manifest = written
+    as_older_version(directory)
+    place = directory / f".data.set-{manifest['id']}"
+    place.mkdir()
+    (directory / "data-00000-of-00002.tfrecord").rename(place / "data-00000-of-00002.tfrecord")
+    assert recover(str(directory), "data").id == manifest["id"]
+    assert read_manifest(str(directory), "data").id == manifest["id"]
+    assert list(records.read(directory)) == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_manifest_is_looked_for_again_under_its_new_name_when_the_old_one_is_gone(written, monkeypatch):
+    directory, manifest = written
+    as_older_version(directory)
+    new, old = directory / ".data.manifest.json", directory / "data.manifest.json"
+
+    def interrupted(*args):
+        first, *rest = manifest_paths(*args)
+        yield first
+        old.rename(new)  # a writer commits in between
+        yield from rest
+
+    monkeypatch.setattr(shard_files, "manifest_paths", interrupted)
+    assert read_manifest(str(directory), "data").id == manifest["id"]
+
+
+def indexes(directory):
+    return sorted(name for name in os.listdir(directory) if name.endswith(".flindex"))
+
+
+@pytest.mark.parametrize("shards", [2, 3])
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_a_set_that_is_replaced_leaves_no_indexes_behind(written, shards, compression):
+    directory, _ = written
+    for name in ("data-00000-of-00002.tfrecord", "data-00001-of-00002.tfrecord"):
+        shutil.copy(directory / f".{name}.flindex", directory / f"{name}.flindex")  # as older versions did
+    with ShardedWriter(directory, shards=shards, compression=compression) as writer:
+        writer.write(b"new")
+    names = [f".data-{n:05}-of-{shards:05}.tfrecord.flindex" for n in range(shards)]
+    assert indexes(directory) == ([] if compression else names)
+
+
+def test_indexes_that_a_killed_older_version_left_are_put_in_place(written):
+    directory, manifest = written
+    name = "data-00000-of-00002.tfrecord"
+    place = directory / f".data.set-{manifest['id']}"
+    place.mkdir()
+    (directory / name).rename(place / name)
+    (directory / f".{name}.flindex").rename(place / f"{name}.flindex")
+    recover(str(directory), "data")
+    assert load_index(str(directory / name)) is not None
+    assert indexes(directory) == [f".{name}.flindex", ".data-00001-of-00002.tfrecord.flindex"]
 
 
 def test_features_become_text_and_come_back():

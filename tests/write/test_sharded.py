@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import threading
 from contextlib import suppress
 
@@ -14,6 +15,7 @@ import pytest
 
 import feedline as fl
 from feedline import SchemaError, ShardedWriter, UsageError, WriteError, records
+from feedline.records.beside import index_path
 from feedline.records.indexing import load_index
 from tests.processes import run_python
 from tests.write.disk import watched
@@ -24,7 +26,9 @@ def visible(directory):
 
 
 def hidden(directory):
-    return [name for name in os.listdir(directory) if name.startswith(".")]
+    """What is hidden, apart from what belongs to a set."""
+    names = (name for name in os.listdir(directory) if name.startswith("."))
+    return [name for name in names if not name.endswith((".flindex", ".manifest.json"))]
 
 
 def shards_in(directory, prefix="data"):
@@ -32,7 +36,7 @@ def shards_in(directory, prefix="data"):
 
 
 def manifest_of(directory, prefix="data"):
-    with open(os.path.join(directory, f"{prefix}.manifest.json")) as file:
+    with open(os.path.join(directory, f".{prefix}.manifest.json")) as file:
         return json.load(file)
 
 
@@ -127,7 +131,7 @@ def test_every_plain_shard_has_its_index(tmp_path, size):
         path = str(tmp_path / name)
         offsets = load_index(path)
         assert offsets is not None
-        os.unlink(path + ".flindex")
+        os.unlink(index_path(path))
         np.testing.assert_array_equal(records.index(path).offsets, offsets[:-1])
     ds = fl.Dataset.from_tfrecords(str(tmp_path))
     assert ds[49] == b"49"
@@ -137,11 +141,13 @@ def test_all_of_a_set_is_on_the_disk_before_its_manifest_has_its_name(tmp_path, 
     asked = watched(monkeypatch)
     with ShardedWriter(tmp_path, shards=3) as writer:
         writer.write_batch({"x": np.arange(30)})
-    commit = asked.index(("name", tmp_path / "data.manifest.json"))
+    commit = asked.index(("name", tmp_path / ".data.manifest.json"))
     synced = [path for kind, path in asked[:commit] if kind == "sync"]
     names = [f"data-{n:05}-of-00003.tfrecord" for n in range(3)]
-    for name in [*names, *(f"{name}.flindex" for name in names), "manifest.json"]:
+    for name in [*names, "manifest.json"]:
         assert name in {path.name for path in synced}
+    for name in names:  # the index too, before it gets its own name
+        assert any(re.fullmatch(rf"\.{name}\.\w+\.flindex", path.name) for path in synced)
     assert synced[-1] == tmp_path
     assert asked[commit + 1] == ("sync", tmp_path)
 

@@ -10,6 +10,7 @@ from feedline.cli.convert import convert
 from feedline.cli.count import count
 from feedline.cli.demo import demo
 from feedline.cli.head import head
+from feedline.cli.index import index
 from feedline.cli.inspect import inspect
 from feedline.cli.merge import merge
 from feedline.cli.repair import repair
@@ -20,12 +21,12 @@ from feedline.cli.verify import verify
 app = typer.Typer(
     cls=Commands,
     name="feedline",
-    help="Look into TFRecord files, check, mend, join, divide and make them; look after caches.",
+    help="Look into TFRecord files, check, mend, join, divide, index and make them; look after caches.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (inspect, head, count, verify, repair, merge, reshard, convert, demo):
+for command in (inspect, head, count, verify, repair, merge, reshard, convert, index, demo):
     app.command()(command)
 app.add_typer(cache, name="cache")
 

@@ -12,6 +12,7 @@ from feedline.ops.from_generator import FromGenerator, Shards
 from feedline.ops.global_shuffle import GlobalShuffle
 from feedline.ops.group_by_window import GroupByWindow
 from feedline.ops.ignore_errors import IgnoreErrors
+from feedline.ops.index_hint import index_hint, is_indexed
 from feedline.ops.interleave import Interleave
 from feedline.ops.list_files import Files, ListFiles
 from feedline.ops.map import Map
@@ -77,5 +78,7 @@ __all__ = [
     "Unique",
     "Window",
     "Zip",
+    "index_hint",
+    "is_indexed",
     "sampled",
 ]

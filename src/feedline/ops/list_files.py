@@ -14,7 +14,9 @@ from feedline.column import Bytes
 from feedline.errors import UsageError
 from feedline.graph import Context, Indices, Node, Peek, Source, State, Stream
 from feedline.graph.indexed import InOrder
+from feedline.records.beside import MANIFEST_SUFFIX, is_feedlines
 from feedline.records.file_facts import file_facts
+from feedline.records.shard_files import is_manifest
 from feedline.spec import STRING, ArraySpec
 from feedline.structure import flatten
 
@@ -75,11 +77,23 @@ def _checked(pattern: Any) -> Any:
 
 
 def _matches(pattern: str) -> list[str]:
-    """As tf.data: hidden files match, too; ** is *; a backslash makes the next character an ordinary one."""
+    """As tf.data: hidden files match, too; ** is *; a backslash makes the next character an ordinary one.
+
+    Unlike tf.data's, a pattern leaves out what feedline wrote beside data: tf.data fails when it reads that.
+    """
     fixed = re.split(r"[*?[\\]", pattern, maxsplit=1)[0]
     if fixed == pattern:
         return [pattern] if os.path.exists(pattern) else []
     if "/" not in fixed:
         pattern = f"./{pattern}"
     ours = re.sub(r"\\(.)|\[\^", lambda found: glob.escape(found[1]) if found[1] else "[!", pattern)
-    return glob.glob(ours.rstrip("/"), include_hidden=True)
+    begin = pattern.rfind("/", 0, len(fixed)) + 1  # directories in front of the first * are the caller's word
+    found = glob.glob(ours.rstrip("/"), include_hidden=True)
+    return [
+        path for path in found if not any(map(is_feedlines, path[begin:].split("/"))) and not _is_old(path)
+    ]
+
+
+def _is_old(path: str) -> bool:
+    """The visible manifest of an older version. Others use such names, too."""
+    return path.endswith(MANIFEST_SUFFIX) and is_manifest(path)

@@ -1,25 +1,39 @@
-"""Where each record of a plain TFRecord file lies, kept in a sidecar beside it.
+"""Where each record of a plain TFRecord file lies, kept in a hidden sidecar beside it (records/beside).
 
-Sidecar `<file>.flindex`: magic (8 bytes) | file size, mtime in ns, CRC32C of the file's first and last
-4 KiB, number of records (4 x 8) | the offset of each record and the end of the last ((records + 1) x 8) |
-CRC32C of all before it (8). It is a cache: one that is damaged, or whose file has changed, is made anew;
-where it cannot be written, the index is used all the same.
+The sidecar, in words of 8 bytes:
+
+    magic FLINDEX2 | file size | mtime in ns | CRC32C of the file's first and last 4 KiB
+    | number of records, or 2**64 - 1 without offsets | size of the text in bytes
+    | text, padded with zeros | CRC32C of all before it
+    | offset of each record, end of the last | CRC32C of all before it
+
+The text is what the file's writer knows about its features; nothing here looks into it. Version 1 ended its
+header with the number of records and had no text. Offsets count as long as the file has its size, time and
+ends; the text whatever the time, so a copy of both files keeps it.
+
+A sidecar is a cache: if it is damaged, or its file has changed, `index` makes it anew. Where it cannot be
+written, the index is used all the same.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from feedline import _native
 from feedline.errors import CorruptRecord, UsageError
-from feedline.records.paths import INDEX_SUFFIX
-from feedline.records.reading import batches
+from feedline.records.beside import INDEX_SUFFIX, index_path, index_paths
+from feedline.records.new_file import cannot_write
+from feedline.records.reading import Progress, batches
 
-_MAGIC = b"FLINDEX1"
+_MAGIC, _MAGIC_1 = b"FLINDEX2", b"FLINDEX1"
+_NO_OFFSETS = 2**64 - 1
+_MAX_TEXT = 1 << 24  # bytes
 FRAMING = 16  # bytes of header and footer around each payload
 _PROBE = 4096
 
@@ -38,65 +52,151 @@ class RecordIndex:
         return len(self.offsets)
 
 
-def index(path: str | os.PathLike[str]) -> RecordIndex:
+class _Identity(NamedTuple):
+    """What changes when a file does. Both ends, for a rewrite within the clock's tick."""
+
+    size: int
+    time: int
+    ends: int
+
+    def has_bytes_of(self, other: _Identity) -> bool:
+        """The same, but for the time: a copy has another."""
+        return (self.size, self.ends) == (other.size, other.ends)
+
+
+class _Header(NamedTuple):
+    identity: _Identity
+    records: int | None  # None: it has no offsets
+    text: bytes
+    checked: bytes  # all of the sidecar in front of the offsets
+
+
+def index(path: str | os.PathLike[str], *, progress: Progress | None = None) -> RecordIndex:
     """The index of one plain file, from its sidecar if that is there and true, else by walking its headers.
 
-    Payload checksums are not read: see `verify`.
+    Then it is kept in the sidecar, where one can be written. Payload checksums are not read: see `verify`.
+    `progress` is called with the number of file bytes read.
     """
-    path = os.fspath(path)
-    known = load_index(path)
+    return _indexed(os.fspath(path), progress)[0]
+
+
+def keep_index(path: str, *, progress: Progress | None = None) -> RecordIndex:
+    """The same, but WriteError where the sidecar cannot be written."""
+    found, trouble = _indexed(path, progress)
+    if trouble is not None:
+        raise cannot_write(index_path(path), trouble)
+    return found
+
+
+def _indexed(path: str, progress: Progress | None) -> tuple[RecordIndex, OSError | None]:
+    """The index, and why it could not be kept."""
+    known, trouble = load_index(path), None
     if known is None:
         identity = _identity(path)
-        known = _walk(path)
-        _save(path, identity, known)
-    return RecordIndex(path, known[:-1], np.diff(known) - np.uint64(FRAMING))
+        known = _walk(path, progress)
+        _check_unchanged(path, identity, known)
+        try:
+            _save(path, identity, known)
+        except OSError as error:  # a read-only or full directory
+            trouble = error
+    return RecordIndex(path, known[:-1], np.diff(known) - np.uint64(FRAMING)), trouble
 
 
 def load_index(path: str) -> Offsets | None:
     """The offsets in the sidecar and the end of the last record; None if it is missing, damaged or stale."""
-    stored = _load(path)
-    try:
-        return stored[1] if stored is not None and stored[0] == _identity(path) else None
-    except OSError:
-        return None
+    with suppress(OSError):
+        identity = None
+        for sidecar in index_paths(path):
+            if (stored := _load(sidecar, path)) is not None:
+                identity = identity or _identity(path)
+                if stored[0] == identity:
+                    return stored[1]
+    return None
 
 
 def known_end(path: str) -> tuple[int, int]:
     """Where records of a file that may have grown since it was indexed end, and their number: or (0, 0)."""
-    stored = _load(path)
-    try:
-        if stored is not None:
-            (size, _, ends), offsets = stored
-            if _identity(path, size)[2] == ends and os.path.getsize(path) >= size:
-                return size, len(offsets) - 1
-    except OSError:
-        pass
+    with suppress(OSError):
+        for sidecar in index_paths(path):
+            if (stored := _load(sidecar, path)) is not None:
+                identity, offsets = stored
+                is_as_large = os.path.getsize(path) >= identity.size
+                if is_as_large and identity.has_bytes_of(_identity(path, identity.size)):
+                    return identity.size, len(offsets) - 1
     return 0, 0
 
 
-def _load(path: str) -> tuple[list[int], Offsets] | None:
-    """What a sidecar says: the identity of its file, and the offsets; None if it is missing or damaged."""
+def stored_features(path: str) -> str | None:
+    """The text about features in the sidecar; None if it has none, is damaged, or is of other bytes."""
+    with suppress(OSError, UnicodeDecodeError):
+        with open(index_path(path), "rb") as file:
+            header = _read_header(file)
+        if header is not None and header.text and header.identity.has_bytes_of(_identity(path)):
+            return header.text.decode()
+    return None
+
+
+def _load(sidecar: str, path: str) -> tuple[_Identity, Offsets] | None:
+    """What a sidecar says: the identity of its file, and the offsets; None if it is missing, damaged, or
+    tells of more than is in the file."""
     try:
-        stored = np.fromfile(path + INDEX_SUFFIX, np.uint8)
+        with open(sidecar, "rb") as file:
+            header = _read_header(file)
+            if header is None or header.records is None:
+                return None
+            # Compared before memory is taken: both numbers are the sidecar's word.
+            most = min(header.identity.size, os.path.getsize(path)) // FRAMING
+            if header.records > most:
+                return None
+            size = 8 * (header.records + 1)
+            stored = np.frombuffer(file.read(size + 9), np.uint8)
     except OSError:
         return None
-    head = len(_MAGIC) + 8 * 3
-    if len(stored) < head + 24 or len(stored) % 8 or stored[: len(_MAGIC)].tobytes() != _MAGIC:
+    if len(stored) != size + 8:
         return None
     words = stored.view(np.uint64)
-    if int(words[-1]) != _native.crc32c(stored[:-8]):
-        return None
-    identity = words[1:4].tolist()
-    offsets = words[head // 8 + 1 : -1]
-    if int(words[head // 8]) != len(offsets) - 1 or offsets[0] != 0 or int(offsets[-1]) != identity[0]:
+    checksum = _native.crc32c(stored[:-8], _crc32c(header.checked))
+    offsets = words[:-1]
+    if int(words[-1]) != checksum or offsets[0] != 0 or int(offsets[-1]) != header.identity.size:
         return None
     # uint64 wraps, so compare before taking differences.
     if not (offsets[1:] > offsets[:-1]).all() or (np.diff(offsets) < FRAMING).any():
         return None
-    return identity, offsets
+    return header.identity, offsets
 
 
-def _walk(path: str) -> Offsets:
+def _read_header(file: BinaryIO) -> _Header | None:
+    """None if it is damaged; of version 1 that comes to light with the offsets."""
+    head = file.read(40)
+    if len(head) < 40:
+        return None
+    size, time, ends, count = np.frombuffer(head, np.uint64)[1:].tolist()
+    identity = _Identity(size, time, ends)
+    if head.startswith(_MAGIC_1):
+        return _Header(identity, count, b"", head)
+    head += file.read(8)
+    if not head.startswith(_MAGIC) or len(head) < 48:
+        return None
+    text_size = int.from_bytes(head[40:], "little")
+    if text_size > _MAX_TEXT:
+        return None
+    head += file.read(_padded(text_size))
+    checksum = file.read(8)
+    if int.from_bytes(checksum, "little") != _crc32c(head) or len(checksum) < 8:
+        return None
+    records = None if count == _NO_OFFSETS else count
+    return _Header(identity, records, head[48 : 48 + text_size], head + checksum)
+
+
+def _padded(size: int) -> int:
+    return size + -size % 8
+
+
+def _crc32c(data: bytes) -> int:
+    return _native.crc32c(np.frombuffer(data, np.uint8))
+
+
+def _walk(path: str, progress: Progress | None) -> Offsets:
     parts = []
     end = 0
     for reader, batch in batches(path, "auto", resync=False):
@@ -105,6 +205,8 @@ def _walk(path: str) -> Offsets:
         if len(batch):
             parts.append(batch.offsets)
             end = int(parts[-1][-1] + batch.sizes[-1]) + FRAMING
+        if progress is not None:
+            progress(reader.consumed)
     return np.concatenate([*parts, np.array([end], np.uint64)])
 
 
@@ -115,50 +217,72 @@ def _compressed(path: str) -> UsageError:
     )
 
 
-def _identity(path: str, size: int | None = None) -> list[int]:
-    """What changes when the file does: size, time, and both ends, for a rewrite within the clock's tick.
-
-    With `size`, that of the file when it had so many bytes, the time apart.
-    """
+def _identity(path: str, size: int | None = None) -> _Identity:
+    """That of the file as it is; with `size`, as it was when it had so many bytes, the time apart."""
     with open(path, "rb", buffering=0) as file:
         stat = os.fstat(file.fileno())
         size = stat.st_size if size is None else size
         ends = os.pread(file.fileno(), min(_PROBE, size), 0)
         start = max(0, size - _PROBE)
         ends += os.pread(file.fileno(), size - start, start)
-    return [size, stat.st_mtime_ns % 2**64, _native.crc32c(np.frombuffer(ends, np.uint8))]
+    return _Identity(size, stat.st_mtime_ns % 2**64, _crc32c(ends))
 
 
-def _save(path: str, identity: list[int], offsets: Offsets) -> None:
-    if int(offsets[-1]) != identity[0]:
+def _check_unchanged(path: str, identity: _Identity, offsets: Offsets) -> None:
+    if int(offsets[-1]) != identity.size:
         raise CorruptRecord(
-            f"the file was written while it was read: it had {identity[0]:,} bytes, and its last record "
+            f"the file was written while it was read: it had {identity.size:,} bytes, and its last record "
             f"ends at byte {int(offsets[-1]):,}",
             path=path,
             remedy="Index it when its writer is done.",
         )
-    folder, name = os.path.split(path)
-    partial = os.path.join(folder, f".{name}{INDEX_SUFFIX}.{os.getpid()}")
+
+
+def _save(path: str, identity: _Identity, offsets: Offsets) -> None:
+    _publish(path, identity, offsets, stored_features(path), durable=False)
+    with suppress(OSError):
+        os.unlink(path + INDEX_SUFFIX)  # an older version's: it is stale, and visible
+
+
+def write_index(
+    path: str, offsets: Offsets | None, features_text: str | None = None, *, durable: bool = True
+) -> None:
+    """Write the sidecar of a file that has just been written; OSError if that fails.
+
+    `offsets` says where each record begins and the last one ends; None for a compressed file, of which only
+    the text is kept. `features_text` is what `stored_features` gives back. Unless `durable`, a power failure
+    may lose the sidecar.
+    """
+    _publish(path, _identity(path), offsets, features_text, durable=durable)
+
+
+def _publish(
+    path: str, identity: _Identity, offsets: Offsets | None, text: str | None, *, durable: bool
+) -> None:
+    told = (text or "").encode()
+    if len(told) > _MAX_TEXT:
+        raise ValueError(f"a text of {len(told):,} bytes about features; an index has room for {_MAX_TEXT:,}")
+    count = _NO_OFFSETS if offsets is None else len(offsets) - 1
+    body = _MAGIC + np.array([*identity, count, len(told)], np.uint64).tobytes()
+    body += told + bytes(_padded(len(told)) - len(told))
+    body += _word(_crc32c(body))
+    if offsets is not None:
+        body += offsets.tobytes()
+        body += _word(_crc32c(body))
+    sidecar = index_path(path)
+    partial = index_path(f"{path}.{secrets.token_hex(4)}")
     try:
-        _write(partial, identity, offsets)
-        os.replace(partial, path + INDEX_SUFFIX)
-    except OSError:
-        # A read-only or full directory: the index still serves, it is only not kept.
-        if os.path.exists(partial):
+        with open(partial, "xb") as file:
+            file.write(body)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(partial, sidecar)
+    except BaseException:
+        with suppress(OSError):
             os.unlink(partial)
+        raise
 
 
-def write_index(path: str, offsets: Offsets) -> None:
-    """The sidecar of a new file, on the disk: where each of its records begins and the last one ends. OSError
-    if it cannot be."""
-    _write(path + INDEX_SUFFIX, _identity(path), offsets)
-    with open(path + INDEX_SUFFIX, "rb") as index:
-        os.fsync(index.fileno())
-
-
-def _write(path: str, identity: list[int], offsets: Offsets) -> None:
-    words = np.concatenate([np.array([*identity, len(offsets) - 1], np.uint64), offsets])
-    body = _MAGIC + words.tobytes()
-    checksum = np.uint64(_native.crc32c(np.frombuffer(body, np.uint8)))
-    with open(path, "wb") as file:
-        file.write(body + checksum.tobytes())
+def _word(number: int) -> bytes:
+    return number.to_bytes(8, "little")

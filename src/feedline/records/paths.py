@@ -7,11 +7,8 @@ import os
 from collections.abc import Iterable
 
 from feedline.errors import UsageError
-from feedline.records.shard_files import MANIFEST_SUFFIX, members
-
-INDEX_SUFFIX = ".flindex"  # of the sidecar beside a record file; a directory or glob never means one
-
-_NEVER_DATA = (INDEX_SUFFIX, MANIFEST_SUFFIX)
+from feedline.records.beside import is_feedlines
+from feedline.records.shard_files import members, prefix_of_manifest
 
 _Path = str | bytes | os.PathLike[str]  # bytes: what a dataset of paths has as its elements
 Files = _Path | Iterable[_Path]
@@ -20,9 +17,10 @@ Files = _Path | Iterable[_Path]
 def resolve(files: Files) -> list[str]:
     """The paths that `files` means, those of one glob or directory sorted.
 
-    A directory stands for the files in it, hidden ones and sidecar indexes apart; it is not searched deeper.
-    Of files that a manifest tells of, it means the shards in the manifest, whatever others are left of older
-    sets. A path that exists is taken as it is, even if it holds `*`, `?` or `[`.
+    A directory stands for the files in it, hidden ones apart; it is not searched deeper. Of files that a
+    manifest tells of, it means the shards in the manifest, whatever others are left of older sets.
+    Directories and globs leave out what feedline wrote beside the data. A path that exists is taken as it is,
+    even if it holds `*`, `?` or `[`.
     """
     if isinstance(files, str | bytes | os.PathLike):
         return _resolve_one(os.fsdecode(files))
@@ -42,7 +40,9 @@ def _resolve_one(path: str) -> list[str]:
         return found
     if not os.path.exists(path) and glob.has_magic(path):
         matches = glob.glob(path, recursive=True)
-        found = sorted(m for m in matches if not m.endswith(_NEVER_DATA) and not os.path.isdir(m))
+        found = sorted(
+            match for match in matches if _is_data(os.path.basename(match)) and not os.path.isdir(match)
+        )
         if not found:
             raise UsageError(f"{path}: no file matches this pattern.")
         return found
@@ -52,28 +52,32 @@ def _resolve_one(path: str) -> list[str]:
 def _in_directory(path: str) -> list[str]:
     """Listed until no set is new: a listing is not of one moment, and may miss a manifest and have its
     shards."""
-    names = _visible(path)
+    names = _listed(path)
     while True:
         found = members(path, names)
-        again = _visible(path)
+        again = _listed(path)
         if found is not None and _manifests(again) == _manifests(names):
             return found
         names = again
 
 
 def _manifests(names: list[str]) -> list[str]:
-    return [name for name in names if name.endswith(MANIFEST_SUFFIX)]
+    return [name for name in names if prefix_of_manifest(name) is not None]
 
 
-def _visible(path: str) -> list[str]:
+def _listed(path: str) -> list[str]:
+    """The files in a directory that are data or manifests."""
     with os.scandir(path) as entries:
         return sorted(
             entry.name
             for entry in entries
             if entry.is_file()
-            and not entry.name.startswith((".", "_"))
-            and not entry.name.endswith(INDEX_SUFFIX)
+            and (prefix_of_manifest(entry.name) or (entry.name[0] not in "._" and _is_data(entry.name)))
         )
+
+
+def _is_data(name: str) -> bool:
+    return not is_feedlines(name) and prefix_of_manifest(name) is None
 
 
 def compression_name(compression: str | None) -> str:

@@ -16,8 +16,8 @@ from contextlib import suppress
 import msgspec
 
 from feedline.errors import UsageError, WriteError
+from feedline.records.beside import index_paths
 from feedline.records.new_file import sync_directory
-from feedline.records.paths import INDEX_SUFFIX
 from feedline.records.shard_files import (
     Manifest,
     hidden_ids,
@@ -25,6 +25,7 @@ from feedline.records.shard_files import (
     manifest_path,
     read_manifest,
     set_path,
+    visible_manifest_path,
 )
 
 _MANIFEST = "manifest.json"
@@ -85,13 +86,20 @@ def finish(directory: str, prefix: str, manifest: Manifest) -> None:
     """Give the shards of a committed set their names, and remove those of the one before. It can be
     repeated."""
     place = set_path(directory, prefix, manifest.id)
-    files = manifest.files(INDEX_SUFFIX)
+    if os.path.exists(manifest_path(directory, prefix)):
+        with suppress(FileNotFoundError):  # an older version's, which does not count any more
+            os.unlink(visible_manifest_path(directory, prefix))
+    files = manifest.files()
     old = _replaced(os.path.join(place, _REPLACED))
     for name in files:
         with suppress(FileNotFoundError):  # it is in place already
             os.replace(os.path.join(place, name), os.path.join(directory, name))
+    for shard in manifest.shards:  # visible indexes: an older version was killed in the middle of this
+        hidden, visible = index_paths(shard.name)
+        with suppress(FileNotFoundError):
+            os.replace(os.path.join(place, visible), os.path.join(directory, hidden))
     for name in (
-        name for shard in old if is_shard_name(prefix, shard) for name in (shard, shard + INDEX_SUFFIX)
+        name for shard in old if is_shard_name(prefix, shard) for name in (shard, *index_paths(shard))
     ):
         if name not in files:
             with suppress(FileNotFoundError):

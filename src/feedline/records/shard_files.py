@@ -1,11 +1,14 @@
 """Files that belong together: the names of shards, and the manifest that says which of them are the set.
 
-    data-00000-of-00016.tfrecord    a shard, with its index data-00000-of-00016.tfrecord.flindex beside it
-    data.manifest.json              which shards there are, and what is in them
+    data-00000-of-00016.tfrecord    a shard, with its index .data-00000-of-00016.tfrecord.flindex beside it
+    .data.manifest.json             which shards there are, and what is in them
     .data.set-<id>/                 shards of the set <id> that do not yet have their names
 
 A set is there as soon as its manifest is; then its shards get their names. So a shard is looked for first in
 the directory of its set. A manifest comes from a stranger: nothing in it is believed that can be checked.
+
+Older versions wrote data.manifest.json. Where both are there, the hidden one counts: a writer puts it in
+place first and then removes the other.
 """
 
 from __future__ import annotations
@@ -20,15 +23,15 @@ import numpy as np
 
 from feedline.errors import CorruptRecord, UsageError
 from feedline.records import features as kinds
+from feedline.records.beside import MANIFEST_SUFFIX, index_path
 from feedline.records.features import Feature
 from feedline.spec import STRING
 
-MANIFEST_SUFFIX = ".manifest.json"
 VERSION: Literal[1] = 1
 
 _MAX_MANIFEST = 1 << 28  # bytes, of about a million shards
 _MOST_SHARDS = 1_000_000
-_PATIENCE = 1.0  # seconds for a commit that is giving shards their names
+PATIENCE = 1.0  # seconds for a commit that is giving shards their names
 _MAX_PREFIX = 180  # bytes, so that every name made of it has less than 255
 
 Id: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
@@ -76,10 +79,10 @@ class Manifest(_Entry, frozen=True):
     producers: tuple[Progress, ...]
     features: FeatureTexts | None  # None when only bytes were written
 
-    def files(self, index_suffix: str) -> set[str]:
+    def files(self) -> set[str]:
         """The names of all files that belong to the set."""
         names = {shard.name for shard in self.shards}
-        return names | {name + index_suffix for name in names if self.compression == "none"}
+        return names | {index_path(name) for name in names if self.compression == "none"}
 
 
 class _Versioned(msgspec.Struct):
@@ -143,7 +146,42 @@ def prefix_of(name: str) -> str | None:
 
 
 def manifest_path(directory: str, prefix: str) -> str:
+    """Where a manifest is written."""
+    return os.path.join(directory, f".{prefix}{MANIFEST_SUFFIX}")
+
+
+def visible_manifest_path(directory: str, prefix: str) -> str:
+    """Where older versions wrote it."""
     return os.path.join(directory, prefix + MANIFEST_SUFFIX)
+
+
+def manifest_paths(directory: str, prefix: str) -> tuple[str, ...]:
+    """Where to look for it, in this order: the first that is there counts.
+
+    The hidden one is looked for twice. It may have been put in place, and the other removed, in between.
+    """
+    hidden = manifest_path(directory, prefix)
+    return hidden, visible_manifest_path(directory, prefix), hidden
+
+
+def prefix_of_manifest(name: str) -> str | None:
+    """That of the name of a manifest, of any version; None if it is not one.
+
+    >>> prefix_of_manifest(".data.manifest.json"), prefix_of_manifest("data.manifest.json")
+    ('data', 'data')
+    """
+    prefix = name.removesuffix(MANIFEST_SUFFIX).removeprefix(".")
+    return prefix if name.endswith(MANIFEST_SUFFIX) and prefix and prefix[0] not in "._" else None
+
+
+def is_manifest(path: str) -> bool:
+    """Does it begin as what a writer of feedline's leaves?"""
+    try:
+        with open(path, "rb") as file:
+            begin = file.read(200)
+    except OSError:
+        return False
+    return re.match(rb'\{\s*"version":\s*\d+,\s*"id":\s*"[0-9a-f]{16}"', begin) is not None
 
 
 def set_path(directory: str, prefix: str, id: str) -> str:
@@ -159,12 +197,17 @@ def hidden_ids(directory: str, prefix: str, role: str) -> list[str]:
 
 def read_manifest(directory: str, prefix: str) -> Manifest | None:
     """None when there is none; CorruptRecord when it is not what a writer of feedline leaves."""
-    path = manifest_path(directory, prefix)
-    try:
-        with open(path, "rb") as file:
-            text = file.read(_MAX_MANIFEST + 1)
-    except FileNotFoundError:
-        return None
+    for path in manifest_paths(directory, prefix):
+        try:
+            with open(path, "rb") as file:
+                text = file.read(_MAX_MANIFEST + 1)
+        except FileNotFoundError:
+            continue
+        return _parsed(path, prefix, text)
+    return None
+
+
+def _parsed(path: str, prefix: str, text: bytes) -> Manifest:
     try:
         if len(text) > _MAX_MANIFEST:
             raise ValueError(f"it is larger than {_MAX_MANIFEST:,} bytes")
@@ -191,13 +234,13 @@ def members(directory: str, names: list[str]) -> list[str] | None:
 
     None when a writer is giving shards their names just now, and the names must be listed again.
     """
-    sets = {name.removesuffix(MANIFEST_SUFFIX) for name in names if name.endswith(MANIFEST_SUFFIX)}
+    sets = {prefix for name in names if (prefix := prefix_of_manifest(name)) is not None}
     if not sets:
         return [os.path.join(directory, name) for name in names]
     found = [
         os.path.join(directory, name)
         for name in names
-        if not name.endswith(MANIFEST_SUFFIX) and not any(is_shard_name(prefix, name) for prefix in sets)
+        if prefix_of_manifest(name) is None and not any(is_shard_name(prefix, name) for prefix in sets)
     ]
     for prefix in sets:
         manifest = read_manifest(directory, prefix)
@@ -210,7 +253,7 @@ def members(directory: str, names: list[str]) -> list[str] | None:
 def _shards(directory: str, prefix: str, manifest: Manifest) -> list[str]:
     hidden = set_path(directory, prefix, manifest.id)
     # Its writer is moving them, which is done in a moment; or it was killed, and they stay until the next.
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + PATIENCE
     while os.path.isdir(hidden) and time.monotonic() < until:
         time.sleep(0.005)
     paths = []

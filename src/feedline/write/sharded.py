@@ -119,8 +119,8 @@ class ShardedWriter:
     >>> with ShardedWriter("numbers", shards=2) as writer:
     ...     writer.write({"n": 1})
     ...     writer.write_batch({"n": [2, 3]})
-    >>> sorted(os.listdir("numbers"))[:3]
-    ['data-00000-of-00002.tfrecord', 'data-00000-of-00002.tfrecord.flindex', 'data-00001-of-00002.tfrecord']
+    >>> feedline.records.resolve("numbers")
+    ['numbers/data-00000-of-00002.tfrecord', 'numbers/data-00001-of-00002.tfrecord']
     >>> feedline.records.count("numbers")
     3
 
