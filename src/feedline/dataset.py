@@ -342,8 +342,9 @@ class Dataset:
         A location is a directory, `redis://host:port/db`, or the URL of an object store, `s3://bucket/prefix`
         say. Any number of runs may use it at the same time: they divide the work of the functions before it,
         if what is in front of those is cheap and repeatable (`explain()` says so), and read what the others
-        have computed while it grows. A run that stops or is killed leaves what it has done to the others. Pipelines are told apart by their `fingerprint()`: one that was changed never
-        reads what it was before.
+        have computed while it grows. A run that stops or is killed leaves what it has done to the others.
+        Pipelines are told apart by their `fingerprint()`: one that was changed never reads what it was
+        before.
 
         >>> import tempfile
         >>> location = tempfile.mkdtemp()
