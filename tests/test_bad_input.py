@@ -163,7 +163,7 @@ def test_what_to_do_about_another_dtype():
 
 
 @pytest.mark.parametrize(
-    "values, advice",
+    ("values", "advice"),
     [
         ([1, 2**40], "convert all elements, say with np.asarray(x, 'int64')."),
         ([2**40, 1], "convert it, say with np.asarray(x, 'int64')."),
@@ -183,7 +183,7 @@ def test_the_advised_dtype_holds_every_value(values, advice):
 
 
 @pytest.mark.parametrize(
-    "first, new, advice",
+    ("first", "new", "advice"),
     [
         (0, 2**40, "convert initial_state, say with np.asarray(initial_state, 'int64')."),
         (0, 0.5, "convert initial_state, say with np.asarray(initial_state, 'float64')."),
@@ -198,7 +198,7 @@ def test_the_advised_dtype_of_a_state_holds_every_value(first, new, advice):
 
 
 @pytest.mark.parametrize(
-    "value, advice",
+    ("value", "advice"),
     [
         (np.int64(7), "Give np.asarray(7, 'int32')."),
         (
