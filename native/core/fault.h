@@ -29,9 +29,9 @@ struct Fault {
   explicit operator bool() const noexcept { return kind != FaultKind::kNone; }
 
   // Keeps enough of the record to tell what it is; thousands of faults may be held at once.
-  void keep_start_of(std::span<const uint8_t> record) {
+  void keep_start_of(std::span<const uint8_t> bytes) {
     constexpr size_t kKept = 1024;
-    payload.assign(reinterpret_cast<const char*>(record.data()), std::min(record.size(), kKept));
+    payload.assign(reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), kKept));
   }
 
   static Fault corrupt(std::string what) {
