@@ -105,9 +105,10 @@ class Dataset:
         elements are converted to its dtypes and must have its shapes. Without, all must have the structure
         and the dtypes of the first. The generator is run ahead of what was taken, by up to a block.
 
-        With `workers`, so many processes each run `fn(*args, shard=feedline.Shard(index, count))`, and their
-        elements come by turns: also where `deterministic` is False and any order would do, because the exact
-        position of an iteration rests on it.
+        With `workers`, so many processes each run `fn(*args, shard=feedline.Shard(index, count))`, to yield
+        that part only; if all seem to yield the same, a warning says so. Their elements come by turns: also
+        where `deterministic` is False and any order would do, because the exact position of an iteration
+        rests on it.
 
         >>> def words(count):
         ...     for number in range(count):
