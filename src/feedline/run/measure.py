@@ -34,9 +34,9 @@ class Measure:
     ahead: int = 0  # bytes, the most that were held before anyone asked for them
 
     def added_to(self, other: Measure) -> Measure:
-        """The same step in both: times and counts are summed, and of what is a most, the larger stays."""
+        """The sum with an earlier iteration of the same step; of what is a most, the larger stays."""
         return Measure(
-            other.nodes,
+            self.nodes,
             self.opened + other.opened,
             self.elements + other.elements,
             self.blocks + other.blocks,
