@@ -157,8 +157,63 @@ def test_what_to_do_about_another_dtype():
     here = line_of(test_what_to_do_about_another_dtype, 2)
     assert str(caught.value) == (
         f"map, added at {here}: element is float64 here, and was int64 in the elements before.\n"
-        "  Every element of a dataset must have the same dtypes: convert it, say with np.asarray(x, 'int64')."
+        "  Every element of a dataset must have the same dtypes: convert all elements, say with "
+        "np.asarray(x, 'float64')."
     )
+
+
+@pytest.mark.parametrize(
+    ("values", "advice"),
+    [
+        ([1, 2**40], "convert all elements, say with np.asarray(x, 'int64')."),
+        ([2**40, 1], "convert it, say with np.asarray(x, 'int64')."),
+        ([0.5, 1e300], "convert all elements, say with np.asarray(x, 'float64')."),
+        ([1, 2**63], "convert it."),
+        ([1, "a"], "convert it."),
+    ],
+)
+def test_the_advised_dtype_holds_every_value(values, advice):
+    for dataset in (
+        Dataset.from_generator(lambda: iter(values)),
+        Dataset.range(2).map(lambda x: values[x]),
+    ):
+        with pytest.raises(UsageError) as caught:
+            list(dataset)
+        assert str(caught.value).endswith(f"must have the same dtypes: {advice}")
+
+
+@pytest.mark.parametrize(
+    ("first", "new", "advice"),
+    [
+        (0, 2**40, "convert initial_state, say with np.asarray(initial_state, 'int64')."),
+        (0, 0.5, "convert initial_state, say with np.asarray(initial_state, 'float64')."),
+        (2**40, 1, "convert new_state, say with np.asarray(new_state, 'int64')."),
+        (0, "a", "return the dtype of initial_state."),
+    ],
+)
+def test_the_advised_dtype_of_a_state_holds_every_value(first, new, advice):
+    with pytest.raises(UsageError) as caught:
+        Dataset.range(2).reduce(first, lambda state, x: new)
+    assert str(caught.value).endswith(f"A state keeps its dtypes: {advice}")
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        (np.int64(7), "Give np.asarray(7, 'int32')."),
+        (
+            2**40,
+            "Give a value that int32 can hold, which 1099511627776 is not, or convert the elements in map(), "
+            "with np.asarray(x, 'int64').",
+        ),
+        (0.5, "which 0.5 is not, or convert the elements in map(), with np.asarray(x, 'float64')."),
+        ("a", "Give a number, as int32."),
+    ],
+)
+def test_the_advised_dtype_holds_the_padding_value(value, advice):
+    with pytest.raises(UsageError) as caught:
+        list(Dataset.from_tensor_slices([[1, 2]]).padded_batch(2, [3], value))
+    assert str(caught.value).endswith(advice)
 
 
 def test_a_missing_return_is_told():

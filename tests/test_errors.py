@@ -11,6 +11,8 @@ EVERY_ERROR = [
     errors.UsageError("count=-2: count must be 0 or more."),
     errors.WrongKind("the predicate must return True or False, not int."),
     errors.CorruptRecord("the footer is cut off", path="a.tfrecord", record=3, offset=120, remedy="Mend it."),
+    errors.NotTFRecord("this is a Parquet file", path="a.tfrecord", record=0, offset=0, remedy="Convert it."),
+    errors.NotAnExample("the payload looks like JSON text", path="a.tfrecord", record=3, offset=120),
     errors.SchemaError("it is missing", path="a.tfrecord", record=3, offset=120, feature="label"),
     errors.WorkerError("the function failed"),
     errors.WorkerDied("killed by signal 9"),

@@ -11,7 +11,7 @@ import pytest
 
 from feedline import Dataset
 from feedline.explain import stats
-from feedline.run import Measure
+from feedline.run import History, Measure
 
 
 @pytest.fixture(autouse=True)
@@ -222,10 +222,12 @@ def test_the_bottleneck_is_in_the_slowest_part_between_threads():
         ahead: Measure([ahead], waiting=1.5),
         last: Measure([last], busy=3.0),
     }
+    history = History()
+    history.begin(last, measures)
     # 3 s after the prefetch, but 4.5 s before it.
-    assert stats(last, Dataset, measures).bottleneck.step == "map(abs)"
+    assert stats(last, Dataset, history).bottleneck.step == "map(abs)"
     measures[ahead] = Measure([ahead])
-    assert stats(last, Dataset, measures).bottleneck.step == "map(str)"
+    assert stats(last, Dataset, history).bottleneck.step == "map(str)"
 
 
 def test_waiting_for_the_thread_of_a_prefetch_is_no_work():
@@ -279,3 +281,91 @@ def test_a_dataset_zipped_with_itself_is_shown_twice():
     both = Dataset.zip(numbers, numbers)
     list(both)
     assert [row.step for row in both.stats().rows].count("filter(lambda)") == 2
+
+
+# stats().total
+
+
+def test_total_adds_up_all_iterations_and_rows_are_of_the_last():
+    dataset = Dataset.range(100).filter(lambda x: x % 2 == 0).batch(10)
+    for count in (1, 2, 3):
+        assert len(list(dataset)) == 5
+        stats = dataset.stats()
+        assert stats.iterations == count
+        assert [row.elements for row in stats.rows] == [100, 50, 5]
+        assert [row.elements for row in stats.total.rows] == [100 * count, 50 * count, 5 * count]
+        assert [row.step for row in stats.total.rows] == [row.step for row in stats.rows]
+    assert stats.total.rows[0].busy > stats.rows[0].busy > 0
+
+
+def test_iterators_that_are_open_at_the_same_time_all_count():
+    dataset = Dataset.range(10)
+    first, second = iter(dataset), iter(dataset)
+    assert len(list(second)) == 10
+    assert len(list(first)) == 10
+    assert dataset.stats().total.rows[0].elements == 20
+    del first
+    assert len(list(dataset)) == 10
+    assert (dataset.stats().iterations, dataset.stats().total.rows[0].elements) == (3, 30)
+
+
+def test_many_iterations_leave_no_trace_but_their_sum():
+    dataset = Dataset.range(3)
+    for _ in range(50):
+        list(dataset)
+    assert len(dataset._history._running) <= 2
+    assert dataset.stats().total.rows[0].elements == 150
+
+
+def test_steps_of_datasets_that_functions_made_are_added_up():
+    dataset = Dataset.range(3).flat_map(lambda x: Dataset.range(4).map(double))
+    list(dataset), list(dataset)
+    inner = [(row.step, row.elements) for row in dataset.stats().total.rows if row.indent.startswith("*")]
+    assert inner == [("6 x range(0, 4, 1)", 24), ("6 x map(double)", 24)]
+
+
+def test_the_table_says_which_iterations_it_is_of():
+    dataset = Dataset.range(3)
+    list(dataset)
+    assert "iterations" not in str(dataset.stats())
+    list(dataset)
+    assert str(dataset.stats()).endswith(
+        "The last of 2 iterations of this Dataset object; stats().total adds all of them up."
+    )
+    assert str(dataset.stats().total).endswith("All 2 iterations of this Dataset object.")
+
+
+# len
+
+
+def test_the_error_of_len_tells_how_many_there_were():
+    dataset = Dataset.range(5).filter(lambda x: x > 2)
+    with pytest.raises(TypeError, match=r"To count the elements:  sum\(1 for _ in dataset\)"):
+        len(dataset)
+    rows = iter(dataset)
+    next(rows)
+    with pytest.raises(TypeError, match="To count the elements"):
+        len(dataset)
+    list(rows)
+    with pytest.raises(TypeError, match="The last complete iteration gave 2 elements") as caught:
+        len(dataset)
+    assert "steps_per_epoch=2" in str(caught.value)
+
+
+def test_elements_before_a_state_count_too():
+    dataset = Dataset.range(10).filter(lambda x: x % 2 == 0)
+    rows = iter(dataset)
+    next(rows), next(rows)
+    again = iter(dataset)
+    again.load_state_dict(rows.state_dict())
+    assert len(list(again)) == 3
+    with pytest.raises(TypeError, match="gave 5 elements"):
+        len(dataset)
+
+
+def test_an_infinite_dataset_has_no_count():
+    with pytest.raises(TypeError) as caught:
+        len(Dataset.range(3).repeat())
+    assert str(caught.value) == (
+        "the length of this dataset is infinite; cardinality() tells without raising."
+    )

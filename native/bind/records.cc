@@ -72,6 +72,8 @@ void bind_records(nb::module_& module) {
       .def_prop_ro("record", [](const Fault& fault) { return known(fault.record); })
       .def_prop_ro("offset", [](const Fault& fault) { return known(fault.offset); })
       .def_ro("feature", &Fault::feature)
+      .def_prop_ro("payload",
+                   [](const Fault& fault) { return nb::bytes(fault.payload.data(), fault.payload.size()); })
       .def_ro("os_error", &Fault::os_error);
 
   nb::class_<RecordBatch>(module, "RecordBatch", "Records in order, still in the chunks they were read in.")

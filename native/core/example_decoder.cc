@@ -151,6 +151,8 @@ bool ExampleDecoder::add(std::span<const uint8_t> record) {
     return true;
   }
   for (ColumnBuilder& column : columns_) column.cut(rows_);
+  // Whoever asked for lists knows what the record is.
+  if (fault_.kind == FaultKind::kCorrupt || schema_->lists.empty()) fault_.keep_start_of(record);
   return false;
 }
 

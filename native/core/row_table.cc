@@ -193,6 +193,7 @@ bool RowDecoder::add(std::span<const uint8_t> record) {
   table_.data.resize(end + layout_.stride);
   if (!place_row(record, table_.data.data() + end)) [[unlikely]] {
     table_.data.resize(end);
+    fault_.keep_start_of(record);
     return false;
   }
   ++table_.rows;

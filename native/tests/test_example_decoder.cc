@@ -774,5 +774,17 @@ TEST(a_string_that_stands_for_many_more_is_refused_when_that_would_fill_the_memo
   CHECK_EQ(decoder.fault().kind, FaultKind::kCorrupt);
 }
 
+TEST(fault_keeps_how_the_record_begins) {
+  auto schema = std::make_shared<Schema>();
+  schema->features = {Feature{}};
+  schema->features[0].required = true;
+  ExampleDecoder decoder(schema);
+  decoder.begin(1);
+  const Bytes text(5'000, '{');
+  CHECK(!decoder.add(text));
+  CHECK_EQ(decoder.fault().kind, FaultKind::kCorrupt);
+  CHECK_EQ(decoder.fault().payload, std::string(1024, '{'));
+}
+
 }  // namespace
 }  // namespace feedline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,7 +20,7 @@ from feedline.iterator import DatasetIterator
 from feedline.records.features import normalize
 from feedline.records.paths import compression_name, resolve
 from feedline.records.reading import OnCorrupt, skips
-from feedline.run import LocalServices, Measure
+from feedline.run import History, LocalServices
 from feedline.run.cores import usable_cores
 from feedline.structure import flatten
 from feedline.write.saving import save
@@ -38,7 +38,7 @@ class Dataset:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._measures: Mapping[Any, Measure] | None = None  # of the last iteration
+        self._history = History()
 
     def __reduce__(self) -> Any:
         return Dataset, (self._node,)
@@ -105,9 +105,10 @@ class Dataset:
         elements are converted to its dtypes and must have its shapes. Without, all must have the structure
         and the dtypes of the first. The generator is run ahead of what was taken, by up to a block.
 
-        With `workers`, so many processes each run `fn(*args, shard=feedline.Shard(index, count))`, and their
-        elements come by turns: also where `deterministic` is False and any order would do, because the exact
-        position of an iteration rests on it.
+        With `workers`, so many processes each run `fn(*args, shard=feedline.Shard(index, count))`, to yield
+        that part only; if all seem to yield the same, a warning says so. Their elements come by turns: also
+        where `deterministic` is False and any order would do, because the exact position of an iteration
+        rests on it.
 
         >>> def words(count):
         ...     for number in range(count):
@@ -783,10 +784,11 @@ class Dataset:
 
     def __iter__(self) -> DatasetIterator:
         services = LocalServices(self._node)
-        self._measures = services.measures
         epoch = max((_epochs.get(node, 0) for node in self._with_epochs()), default=0)
         self._begun(epoch)
-        return DatasetIterator(self._node, Context(services, (epoch,)), self._begun)
+        rows = DatasetIterator(self._node, Context(services, (epoch,)), self._begun, self._history.end)
+        self._history.begin(rows, services.measures)
+        return rows
 
     def _begun(self, epoch: int) -> None:
         """The next iteration is a later one, also of other datasets that have the same random steps."""
@@ -816,8 +818,21 @@ class Dataset:
         if cardinality < 0:
             what = "is infinite" if cardinality == INFINITE else "is not known before it is iterated"
             hint = self._hint(lambda node: node.cardinality() >= 0)
-            raise TypeError(f"the length of this dataset {what}; cardinality() tells without raising.{hint}")
+            count = "" if cardinality == INFINITE else self._counted()
+            raise TypeError(
+                f"the length of this dataset {what}; cardinality() tells without raising.{hint}{count}"
+            )
         return cardinality
+
+    def _counted(self) -> str:
+        """How many elements there were, for who asks for the length."""
+        seen = self._history.elements
+        if seen is None:
+            return "\n  To count the elements:  sum(1 for _ in dataset)"
+        return (
+            f"\n  The last complete iteration gave {seen:,} elements; the next may give another number.\n"
+            f"  Where a training loop needs one:  steps_per_epoch={seen}"
+        )
 
     def __bool__(self) -> bool:
         return True  # as tf.data: whether a dataset has elements is not asked by `if`
@@ -887,8 +902,14 @@ class Dataset:
         >>> batches = list(numbers)
         >>> [(row.step, row.elements, row.bytes) for row in numbers.stats().rows]
         [('range(0, 10, 1)', 10, 80), ('batch(4)', 3, 80)]
+
+        `total` is the same for all iterations together, of which there were `iterations` in this process.
+
+        >>> batches = list(numbers)
+        >>> numbers.stats().iterations, [row.elements for row in numbers.stats().total.rows]
+        (2, [20, 6])
         """
-        return stats(self._node, Dataset, self._measures)
+        return stats(self._node, Dataset, self._history)
 
     def fingerprint(self) -> Fingerprint:
         """A str that is the same for the same steps, arguments, functions and files, in any process.

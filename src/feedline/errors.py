@@ -4,6 +4,8 @@ FeedlineError
 ├── UsageError(ValueError)              an argument that cannot be meant
 │   └── WrongKind                       what a function returns, or a dataset holds, is not what is needed
 ├── CorruptRecord(ValueError)           a file whose bytes are damaged
+│   ├── NotTFRecord                     a file of another format, or of another compression
+│   └── NotAnExample                    a sound record that holds something else
 ├── SchemaError(ValueError)             sound bytes that are not what `features` says
 ├── WorkerError                         a user's function failed in a worker
 │   └── WorkerDied                      a worker process went away
@@ -56,18 +58,18 @@ class _LocatedError(FeedlineError, ValueError):
         super().__init__(self._message())
 
     def _message(self) -> str:
-        place = f"{self.path}: " if self.path else ""
-        if self.record is not None:
-            place += f"record {self.record:,}"
-            if self.offset is not None:
-                place += f" at byte {self.offset:,}"
-            place += f" {self.verdict}: "
-        elif self.offset is not None:
-            place += f"byte {self.offset:,} {self.verdict}: "
+        path = f"{self.path}: " if self.path else ""
         subject = f"feature {self.feature!r}: " if self.feature is not None else ""
-        lines = [f"{place}{subject}{self.what}."]
+        lines = [f"{path}{self._place()}{subject}{self.what}."]
         lines += [f"  {line}" for line in self.remedy.splitlines()]
         return "\n".join(lines)
+
+    def _place(self) -> str:
+        """Where in the file, and the verdict on it."""
+        if self.record is None:
+            return "" if self.offset is None else f"byte {self.offset:,} {self.verdict}: "
+        at = "" if self.offset is None else f" at byte {self.offset:,}"
+        return f"record {self.record:,}{at} {self.verdict}: "
 
     def __reduce__(self) -> tuple[Any, ...]:
         place = {name: getattr(self, name) for name in ("path", "record", "offset", "feature", "remedy")}
@@ -88,6 +90,19 @@ class CorruptRecord(_LocatedError):
     """
 
     verdict = "is corrupt"
+
+
+class NotTFRecord(CorruptRecord):
+    """A file that holds something else from its first byte on, or is compressed otherwise than was said."""
+
+    def _place(self) -> str:
+        return ""  # it is the whole file
+
+
+class NotAnExample(CorruptRecord):
+    """A record that was written as it is, with a sound length and checksum, but is no tf.train.Example."""
+
+    verdict = "is not a tf.train.Example"
 
 
 class SchemaError(_LocatedError):

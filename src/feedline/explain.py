@@ -1,4 +1,4 @@
-"""explain and stats: the steps of a pipeline as a table, and what each did in the last iteration.
+"""explain and stats: the steps of a pipeline as a table, and what each did in the last iteration, or in all.
 
 Steps come in the order of the data, sources first. Where several datasets come together, as in zip, the steps
 of each are indented, the first with a dash. Steps of datasets that a function made follow, with a star.
@@ -20,7 +20,7 @@ from feedline import ops
 from feedline.block import Block
 from feedline.graph import INFINITE, UNKNOWN, Node, Site, tree
 from feedline.graph.shown import Shown
-from feedline.run import Measure
+from feedline.run import History, Measure
 from feedline.spec import ArraySpec, RaggedSpec, dtype_name
 from feedline.structure import Structure, flatten
 
@@ -32,7 +32,7 @@ _WIDEST = 60  # characters of a step and its arguments
 
 @dataclass(frozen=True)
 class StepStats:
-    """One step in one iteration. Times are in seconds, without those of the steps before.
+    """One step in one iteration, or in all. Times are in seconds, without those of the steps before.
 
     A step of datasets that a function made, for interleave say, is one row for all of them.
     """
@@ -76,11 +76,15 @@ class StepStats:
 
 
 class Stats:
-    """What the steps did in the last iteration of a dataset: `rows` for programs; as text, a table."""
+    """What the steps did in the last iteration of a dataset: `rows` for programs; as text, a table.
 
-    def __init__(self, rows: list[StepStats], iterated: bool) -> None:
+    `total` has the rows of all `iterations` together.
+    """
+
+    def __init__(self, rows: list[StepStats], iterations: int, total: Stats | None = None) -> None:
         self.rows = rows
-        self._iterated = iterated
+        self.iterations = iterations
+        self.total = self if total is None else total
 
     @property
     def bottleneck(self) -> StepStats | None:
@@ -91,10 +95,14 @@ class Stats:
         lines = [_table([*_HEAD, *_MEASURES], map(_measured, self.rows))]
         if any(row.indent.startswith("*") for row in self.rows):
             lines.append("*: in the datasets that functions made.")
-        if not self._iterated:
+        if not self.iterations:
             lines.append(
                 "This Dataset object was not iterated yet; those that were made from it count apart."
             )
+        elif self.iterations > 1:
+            which = "All" if self.total is self else "The last of"
+            more = "" if self.total is self else "; stats().total adds all of them up"
+            lines.append(f"{which} {self.iterations:,} iterations of this Dataset object{more}.")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -123,11 +131,19 @@ def _uses_an_index(node: Node) -> bool:
     return any(ops.is_indexed(one) for one in tree(node) if one is node or isinstance(one, ops.SharedCache))
 
 
-def stats(node: Node, face: type, measures: Mapping[Any, Measure] | None) -> Stats:
-    """The same with what was measured; None: nothing was iterated yet."""
-    of_node = dict(measures or {})  # threads may add to it meanwhile
+def stats(node: Node, face: type, history: History) -> Stats:
+    """The same with what was measured."""
+    steps = _steps(node, face)
+    total = Stats(_rows(node, face, steps, history.total()), history.iterations)
+    return Stats(_rows(node, face, steps, history.last), history.iterations, total)
+
+
+def _rows(
+    node: Node, face: type, steps: list[tuple[Node, StepStats]], measures: Mapping[Any, Measure]
+) -> list[StepStats]:
+    of_node = dict(measures)  # threads may add to it meanwhile
     rows, nodes = [], []
-    for each, row in _steps(node, face):
+    for each, row in steps:
         nodes.append(each)
         rows.append(row.with_measure(of_node.get(each)))
     for one in of_node.values():
@@ -137,7 +153,7 @@ def stats(node: Node, face: type, measures: Mapping[Any, Measure] | None) -> Sta
     slowest = _bottleneck(node, rows, nodes, of_node)
     if slowest is not None:
         rows[slowest] = replace(rows[slowest], bottleneck=True)
-    return Stats(rows, measures is not None)
+    return rows
 
 
 def _steps(node: Node, face: type) -> list[tuple[Node, StepStats]]:

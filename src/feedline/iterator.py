@@ -30,10 +30,17 @@ class DatasetIterator(Iterator[Any]):
     [np.int64(2), np.int64(3), np.int64(4)]
     """
 
-    def __init__(self, node: Node, context: Context, resumed: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        context: Context,
+        resumed: Callable[[int], None],
+        ended: Callable[[int], None] = lambda elements: None,
+    ) -> None:
         self._node = node
         self._context = context
         self._resumed = resumed  # told the epoch of a state that was loaded
+        self._ended = ended  # told the number of elements, at the end
         self._cursor: Cursor | None = None
         self._elements: Iterator[Any] = iter(())
         self._given = 0  # elements of the current block, since the cursor was advanced
@@ -73,7 +80,9 @@ class DatasetIterator(Iterator[Any]):
             cursor.advance(self._given)
             self._given = 0
             block = cursor.peek(limit)
-            if block is not None and not self._is_alike:
+            if block is None:
+                self._ended(cursor.passed)
+            elif not self._is_alike:
                 self._alike.check(block)
                 self._is_alike = True
             return block
@@ -162,7 +171,7 @@ class DatasetIterator(Iterator[Any]):
             self._cursor.close()
             self._cursor = None
         # A step may hold something for as long as someone knows it.
-        for name in ("_node", "_context", "_resumed"):
+        for name in ("_node", "_context", "_resumed", "_ended"):
             self.__dict__.pop(name, None)
 
     def __enter__(self) -> DatasetIterator:

@@ -93,6 +93,27 @@ def as_dtype(given: Any) -> np.dtype[Any] | None:
     return STRING if dtype is not None and dtype.kind in "OSUT" else dtype
 
 
+def wider_dtype(one: Any, other: Any) -> np.dtype[Any] | None:
+    """The dtype to which values of both can be converted, as NumPy has it; None when there is none.
+
+    >>> wider_dtype(np.dtype("int32"), np.dtype("int64")), wider_dtype(np.dtype("int32"), np.dtype("float32"))
+    (dtype('int64'), dtype('float64'))
+
+    For int64 and uint64 NumPy says float64, which would change integers.
+
+    >>> wider_dtype(np.dtype("int64"), np.dtype("uint64")), wider_dtype(np.dtype("int64"), STRING)
+    (None, None)
+    """
+    if not (isinstance(one, np.dtype) and isinstance(other, np.dtype)) or STRING in (one, other):
+        return None
+    try:
+        wider = np.promote_types(one, other)
+    except TypeError:  # some of ml_dtypes have nothing in common
+        return None
+    both_integers = one.kind in "iu" and other.kind in "iu"
+    return None if both_integers and wider.kind == "f" else wider
+
+
 Shape: TypeAlias = tuple[int | None, ...]
 
 

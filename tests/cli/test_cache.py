@@ -79,6 +79,7 @@ def test_ls_shows_as_many_digits_as_tell_keys_apart(feedline, location):
 
 
 def test_ls_of_nothing_says_so(feedline, location):
+    os.makedirs(location)
     ran = feedline("cache", "ls", location)
     assert (ran.out, ran.err, ran.code) == ("", f"{location}: 0 entries, 0 bytes.\n", 0)
 
@@ -243,3 +244,15 @@ def test_an_error_is_nothing_for_the_terminal_to_obey(feedline, tmp_path):
     assert f"{tmp_path}/?[31m" in ran.err
     assert "\x1b" not in ran.err
     assert ran.code == 1
+
+
+@pytest.mark.parametrize("command", [["ls"], ["show", "abcd"], ["verify"], ["rm", "abcd"], ["evict", "1GB"]])
+def test_a_directory_that_does_not_exist_is_an_error(feedline, tmp_path, command):
+    location = tmp_path / "nowhere"
+    name, *arguments = command
+    ran = feedline("cache", name, location, *arguments)
+    assert f"feedline: {location}: there is no such directory" in ran.err
+    assert ran.out == ""
+    assert ran.code == 2
+    location.mkdir()
+    assert feedline("cache", "ls", location).code == 0

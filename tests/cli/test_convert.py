@@ -576,7 +576,7 @@ def test_a_folder_that_cannot_be_converted_is_refused(feedline, source, tmp_path
     [
         (["a.csv", "b.jsonl"], "different formats, csv and jsonl"),
         (["c.txt"], "--format csv|images|jsonl|npz|parquet"),
-        (["a.csv", "--format", "xml"], "'xml'"),
+        (["a.csv", "--format", "xml"], "--format xml"),
         (["a.csv", "--format", "images"], "no directory"),
         (["missing.csv"], "missing.csv"),
         (["both"], "--format images, or --format csv"),

@@ -72,3 +72,54 @@ def test_a_progress_bar_runs_over_all_large_files(pets, damaged, monkeypatch, ca
     shown = capsys.readouterr()
     assert "reading" in shown.err
     assert shown.out == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["reshard", "{pets}", "{new}", "-n", "0"], "--shards 0: give a number between 1 and 1,000,000."),
+        (["reshard", "{pets}", "{new}", "-n", "2", "--prefix", "a/b"], "--prefix a/b: a name of a file"),
+        (["reshard", "{pets}", "{new}", "-n", "2", "--prefix", "a/b"], "Give DIRECTORY the path."),
+        (["cache", "evict", "{new}", "10XB"], "MAX_BYTES 10XB: give a number of bytes"),
+        (["cache", "ls", "{new}", "--blobs", "there"], "--blobs: only a cache in Redis"),
+        (["convert", "{pets}", "{new}", "--format", "foo"], "--format foo: use one of csv"),
+        (["convert", "{pets}", "{new}", "--compression", "foo"], "use GZIP or ZLIB"),
+    ],
+)
+def test_errors_name_options_and_not_arguments_of_python(feedline, pets, tmp_path, command, told):
+    ran = feedline(*(each.format(pets=pets, new=tmp_path / "new") for each in command))
+    assert ran.code == 2
+    assert told in ran.err
+
+
+def test_a_path_that_looks_like_an_argument_stays_as_it_is(feedline, tmp_path):
+    folder = tmp_path / "shards=3" / "prefix=a"
+    folder.mkdir(parents=True)
+    ran = feedline("reshard", folder, tmp_path / "new", "-n", "2")
+    assert f"{folder}: the directory holds no files." in ran.err
+
+
+@pytest.mark.parametrize("command", ["head", "count"])
+def test_no_argument_is_advised_that_a_command_does_not_have(feedline, tmp_path, command):
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(b"\xee" * 100)
+    ran = feedline(command, path)
+    assert "feedline repair" in ran.err
+    assert "on_corrupt" not in ran.err
+    assert ran.code == 1
+
+
+def test_a_file_of_another_format_is_named_with_what_to_do(feedline, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("name,age\nAda,36\n")
+    for command in (["inspect", path], ["head", path], ["count", path], ["repair", path, tmp_path / "out"]):
+        ran = feedline(*command)
+        assert ran.err.startswith(
+            f"feedline: {path}: this is comma-separated text (CSV), not a TFRecord file."
+        )
+        assert f"feedline convert --format csv {path} DIRECTORY" in ran.err
+        assert ran.code == 1
+    ran = feedline("verify", path)
+    assert ran.out.startswith(f"{path}: this is comma-separated text (CSV), not a TFRecord file\n  To make ")
+    assert ran.code == 1
+    assert feedline("convert", "--format", "csv", path, tmp_path / "new").code == 0

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedline.errors import CorruptRecord, UsageError
+from feedline.errors import CorruptRecord, NotTFRecord, UsageError
 from feedline.records import read
 from tests.records.corrupt import check_located, flip, frame, frames, header, run_python
 
@@ -112,7 +112,10 @@ def test_random_bytes_are_no_records(tmp_path_factory, junk):
     path.write_bytes(junk)
     found, error = read_until_error(path)
     assert found == []
-    check_located(error, path, 0, 0)
+    if isinstance(error, NotTFRecord):  # text, say
+        assert (error.path, error.record, error.offset) == (str(path), 0, 0)
+    else:
+        check_located(error, path, 0, 0)
 
 
 def test_a_gzip_file_cut_at_any_byte_gives_the_records_before_and_then_the_place(path):
@@ -138,16 +141,28 @@ def test_a_flipped_bit_anywhere_in_a_compressed_file_never_gives_a_wrong_record(
 @pytest.mark.parametrize(
     ("pack", "compression", "what"),
     [
-        (bytes, "GZIP", "not a gzip stream"),
-        (bytes, "ZLIB", "not a zlib stream"),
-        (gzip.compress, "ZLIB", "not a zlib stream"),
-        (zlib.compress, "GZIP", "not a gzip stream"),
-        (gzip.compress, None, "header checksum"),
-        (zlib.compress, "", "header checksum"),
+        (bytes, "GZIP", "without compression"),
+        (bytes, "ZLIB", "without compression"),
+        (gzip.compress, "ZLIB", "compressed by gzip"),
+        (zlib.compress, "GZIP", "compressed by zlib"),
+        (gzip.compress, None, "compressed by gzip"),
+        (zlib.compress, "", "compressed by zlib"),
     ],
 )
-def test_the_wrong_compression_is_told_with_its_place(path, pack, compression, what):
+def test_the_wrong_compression_is_told(path, pack, compression, what):
     path.write_bytes(pack(DATA))
+    found, error = read_until_error(path, compression=compression)
+    assert found == []
+    assert isinstance(error, NotTFRecord)
+    assert error.what == f"this is a TFRecord file {what}, and was not read as one"
+    assert 'leave `compression` at "auto"' in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("compression", "what"), [("GZIP", "not a gzip stream"), ("ZLIB", "not a zlib stream")]
+)
+def test_a_file_that_is_not_compressed_and_not_sound_is_told_with_its_place(path, compression, what):
+    path.write_bytes(flip(DATA, 0))
     found, error = read_until_error(path, compression=compression)
     assert found == []
     assert what in error.what

@@ -15,7 +15,7 @@ from feedline.cli.inspect import inspect
 from feedline.cli.merge import merge
 from feedline.cli.repair import repair
 from feedline.cli.reshard import reshard
-from feedline.cli.terminal import Commands
+from feedline.cli.terminal import Command, Commands
 from feedline.cli.verify import verify
 
 app = typer.Typer(
@@ -27,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (inspect, head, count, verify, repair, merge, reshard, convert, index, demo):
-    app.command()(command)
+    app.command(cls=Command)(command)
 app.add_typer(cache, name="cache")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import asdict, fields
 from datetime import datetime
@@ -15,6 +16,7 @@ from rich.table import Table
 from feedline.cache.location import Cache, CacheEntry, limit_of
 from feedline.cli.terminal import (
     FINDINGS,
+    Command,
     Json,
     plural,
     printable,
@@ -25,7 +27,7 @@ from feedline.cli.terminal import (
     size,
     table_console,
 )
-from feedline.errors import CacheError
+from feedline.errors import CacheError, UsageError
 from feedline.graph import Fingerprint
 
 Location = Annotated[
@@ -44,10 +46,21 @@ SHORT = 8  # digits of a key that are shown, unless it takes more to tell them a
 cache = typer.Typer(help="Look after a cache that runs share.", no_args_is_help=True)
 
 
-@cache.command("ls")
+def _at(location: str, blobs: str | None) -> Cache:
+    """The cache there. A run may yet make its directory, but a command for none was given a wrong path."""
+    found = Cache(location, blobs=blobs)
+    if "://" not in location and not os.path.exists(found.location):
+        raise UsageError(
+            f"{found.location}: there is no such directory, so no run has kept anything there.\n"
+            "  Give the location that the pipeline has in .cache(...)."
+        )
+    return found
+
+
+@cache.command("ls", cls=Command)
 def list_entries(location: Location, blobs: Blobs = None, as_json: Json = False) -> None:
     """List the entries. Those that were used last come first, and those at the end are evicted first."""
-    found = Cache(location, blobs=blobs)
+    found = _at(location, blobs)
     entries = found.entries()
     if as_json:
         for entry in entries:
@@ -57,10 +70,10 @@ def list_entries(location: Location, blobs: Blobs = None, as_json: Json = False)
     say(f"{found.location}: {_counted(entries)}, {size(sum(entry.bytes for entry in entries))}.")
 
 
-@cache.command("show")
+@cache.command("show", cls=Command)
 def show_entry(location: Location, key: Key, blobs: Blobs = None, as_json: Json = False) -> None:
     """Show an entry: its pipeline and what the fingerprint follows from, its size, and who uses it."""
-    found = Cache(location, blobs=blobs)
+    found = _at(location, blobs)
     entry = found.entry(key)
     filling = found.filling(entry.key)
     if as_json:
@@ -87,7 +100,7 @@ def show_entry(location: Location, key: Key, blobs: Blobs = None, as_json: Json 
         show(indent(printable(Fingerprint(entry.pipeline, "").explain()), "  "))
 
 
-@cache.command()
+@cache.command(cls=Command)
 def verify(
     location: Location,
     key: Annotated[str, typer.Argument(metavar="[KEY]", help="Of an entry.", show_default="all")] = "",
@@ -98,7 +111,7 @@ def verify(
 
     Nothing is changed: a run that meets a damaged part computes it again.
     """
-    found = Cache(location, blobs=blobs)
+    found = _at(location, blobs)
     entries = [found.entry(key)] if key else found.entries()
     total = sum(entry.bytes for entry in entries)
     with progress_bar("verifying", total) as report:
@@ -114,7 +127,7 @@ def verify(
         raise typer.Exit(FINDINGS)
 
 
-@cache.command("rm")
+@cache.command("rm", cls=Command)
 def remove(
     location: Location,
     keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="Of entries.", show_default=False)],
@@ -122,7 +135,7 @@ def remove(
     as_json: Json = False,
 ) -> None:
     """Remove entries. Those that a live run has open stay: exit 1, with who uses them."""
-    found = Cache(location, blobs=blobs)
+    found = _at(location, blobs)
     entries = {entry.key: entry for entry in map(found.entry, keys)}  # all are there, or none is removed
     removed = []
     for entry in entries.values():
@@ -137,7 +150,7 @@ def remove(
         raise typer.Exit(FINDINGS)
 
 
-@cache.command()
+@cache.command(cls=Command)
 def evict(
     location: Location,
     max_bytes: Annotated[
@@ -151,7 +164,7 @@ def evict(
     Those that a live run has open stay: exit 1, with who uses them, if they have more than that.
     """
     limit = limit_of(max_bytes)
-    found = Cache(location, blobs=blobs)
+    found = _at(location, blobs)
     _show_removed(found.location, found.evict(limit), as_json)
     left = found.entries()
     total = sum(entry.bytes for entry in left)

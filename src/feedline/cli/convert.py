@@ -15,6 +15,12 @@ from feedline.convert.from_images import IMAGES
 from feedline.records.shard_files import read_manifest
 
 
+def _compression(name: str | None) -> str | None:
+    if name is not None and name.upper() not in ("GZIP", "ZLIB"):
+        raise typer.BadParameter(f"{name} is unknown; use GZIP or ZLIB, or leave it out.")
+    return name
+
+
 def convert(
     sources: Annotated[
         list[str],
@@ -25,7 +31,10 @@ def convert(
     directory: Annotated[str, typer.Argument(metavar="DIRECTORY", help="Where the TFRecord files go.")],
     shards: Annotated[int | None, typer.Option(min=1, help="How many files there will be.")] = None,
     prefix: Annotated[str, typer.Option(help="How their names begin.")] = "data",
-    compression: Annotated[str | None, typer.Option(help="GZIP or ZLIB.", show_default="none")] = None,
+    compression: Annotated[
+        str | None,
+        typer.Option(help="GZIP or ZLIB.", show_default="none", callback=_compression),
+    ] = None,
     format: Annotated[
         str | None, typer.Option(help="csv, images, jsonl, npz or parquet.", show_default="by the name")
     ] = None,

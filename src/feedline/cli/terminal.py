@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from feedline.errors import FeedlineError, UsageError
 
@@ -46,13 +47,42 @@ class Commands(TyperGroup):
             raise typer.Exit(PIPE_CLOSED) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
-        except FeedlineError as error:
-            say(printable(f"feedline: {error}"))
-            raise typer.Exit(MISUSE if isinstance(error, UsageError) else FINDINGS) from None
         except OSError as error:
             told = f"{error.filename}: {error.strerror}" if error.filename else str(error)
             say(printable(f"feedline: {told}."))
             raise typer.Exit(MISUSE if isinstance(error, FileNotFoundError) else FINDINGS) from None
+
+
+class Command(TyperCommand):
+    """One command. Errors of the library name its options and arguments, not those of Python functions."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except FeedlineError as error:
+            names = {
+                each.name: max(each.opts, key=len) if isinstance(each, TyperOption) else each.name.upper()
+                for each in self.params
+                if each.name
+            }
+            say(printable(f"feedline: {in_options(str(error), names)}"))
+            raise typer.Exit(MISUSE if isinstance(error, UsageError) else FINDINGS) from None
+
+
+def in_options(text: str, names: Mapping[str, str]) -> str:
+    """An error message that names arguments of Python, as it is on the command line.
+
+    >>> in_options("reshard(shards=0): give a number. Give directory= the path.",
+    ...            {"shards": "--shards", "directory": "DIRECTORY"})
+    '--shards 0: give a number. Give DIRECTORY the path.'
+    """
+    for name, shown in names.items():
+        argument = rf"(?<![\w/.-]){name}="  # a path may hold the same
+        text = re.sub(rf"(?<![\w/.-])\w+\((?:[^()=]*, )?{name}=([^()]*)\)", rf"{name}=\1", text)
+        text = re.sub(rf"{argument}(['\"])(.*?)\1", rf"{shown} \2", text)
+        text = re.sub(rf"{argument}(\w+)", rf"{shown} \1", text)
+        text = re.sub(rf"{argument}(\.\.\.)?", shown, text)
+    return "\n".join(line for line in text.splitlines() if "on_corrupt=" not in line)
 
 
 def say(line: str) -> None:

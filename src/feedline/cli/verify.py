@@ -36,4 +36,5 @@ def verify(files: Files, as_json: Json = False) -> None:
 def describe(finding: records.Finding) -> str:
     place = "" if finding.record is None else f"record {finding.record:,} "
     place += "" if finding.offset is None else f"at byte {finding.offset:,}"
-    return ": ".join(filter(None, (finding.path, place.strip(), finding.what)))
+    line = ": ".join(filter(None, (finding.path, place.strip(), finding.what)))
+    return "\n".join([line, *(f"  {each}" for each in finding.remedy.splitlines())])

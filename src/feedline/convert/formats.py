@@ -38,7 +38,7 @@ def sources_of(files: Sequence[str], name: str | None = None) -> tuple[Format, l
     A directory stands for the files in it, or for a folder of images; globs are taken too.
     """
     if name is not None and name not in FORMATS:
-        raise UsageError(f"format {name!r}: use one of {', '.join(FORMATS)}.")
+        raise UsageError(f"format={name!r}: use one of {', '.join(FORMATS)}.")
     paths = [path for file in files for path in _paths(file, name)]
     names = sorted({name or _name_of(path) for path in paths})
     if len(names) > 1:

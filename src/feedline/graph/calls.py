@@ -18,7 +18,17 @@ from feedline.errors import UsageError, WrongKind
 from feedline.graph.node import Node
 from feedline.graph.rng import Draws, drawing
 from feedline.joining import Rows, stack
-from feedline.spec import ARRAYS, STRING, ObjectSpec, RaggedSpec, as_leaf, dtype_name, is_ready, leaf_spec
+from feedline.spec import (
+    ARRAYS,
+    STRING,
+    ObjectSpec,
+    RaggedSpec,
+    as_leaf,
+    dtype_name,
+    is_ready,
+    leaf_spec,
+    wider_dtype,
+)
 from feedline.structure import Structure, flatten
 
 _DTYPE_OF = attrgetter("dtype")
@@ -201,8 +211,8 @@ class Collector:
             if found != dtype:
                 raise WrongKind(
                     f"{self._step}: {path} is {_name(found)} here, and was {_name(dtype)} in the elements "
-                    "before.\n  Every element of a dataset must have the same dtypes: convert it"
-                    + (f", say with np.asarray(x, {_name(dtype)!r})." if isinstance(dtype, np.dtype) else ".")
+                    f"before.\n  Every element of a dataset must have the same dtypes: "
+                    f"{_conversion(found, dtype)}."
                 )
 
     def clear(self) -> None:
@@ -240,6 +250,15 @@ def _dtype(leaf: Any) -> Any:
     if isinstance(spec, RaggedSpec):
         return spec.dtype, spec.ragged_rank
     return type(leaf) if isinstance(spec, ObjectSpec) else spec.dtype
+
+
+def _conversion(found: Any, before: Any) -> str:
+    """What to do about an element of another dtype than those before; no value may be lost by it."""
+    wider = wider_dtype(found, before)
+    if wider is None:
+        return "convert it"
+    which = "it" if wider == before else "all elements"
+    return f"convert {which}, say with np.asarray(x, {dtype_name(wider)!r})"
 
 
 def _name(dtype: Any) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from feedline.column import Ragged
 from feedline.errors import UsageError, WrongKind
 from feedline.graph import Node, State
-from feedline.spec import ARRAYS, STRING, as_leaf, dtype_name, dtype_of
+from feedline.spec import ARRAYS, STRING, as_leaf, dtype_name, dtype_of, wider_dtype
 from feedline.structure import flatten
 
 
@@ -66,10 +66,15 @@ class Carried:
 
     def _refuse(self, number: int, found: Any) -> None:
         path = self._structure.paths()[number].replace("element", "state", 1)
+        first = self._dtypes[number]
+        wider = wider_dtype(found, first)
+        remedy = "return the dtype of initial_state"
+        if wider is not None:
+            value = "new_state" if wider == first else "initial_state"
+            remedy = f"convert {value}, say with np.asarray({value}, {dtype_name(wider)!r})"
         raise WrongKind(
-            f"{self._node}: {path} is {_name(found)} here, and was {_name(self._dtypes[number])} in "
-            "initial_state.\n"
-            "  A state keeps its dtypes: convert it, or begin with the other dtype, np.int64(0) say."
+            f"{self._node}: {path} is {_name(found)} here, and was {_name(first)} in initial_state.\n"
+            f"  A state keeps its dtypes: {remedy}."
         )
 
     def set(self, leaves: list[Any]) -> None:

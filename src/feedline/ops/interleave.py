@@ -26,6 +26,8 @@ from feedline.graph.arguments import AUTOTUNE, check_function, check_int
 from feedline.graph.chance import for_made
 from feedline.graph.job import NotOpened
 from feedline.ops.elsewhere import Elsewhere
+from feedline.ops.from_generator import Shards
+from feedline.ops.same_shards import SameShards
 from feedline.picker import Picks
 from feedline.spec import RaggedSpec, any_sizes
 from feedline.structure import flatten
@@ -170,8 +172,20 @@ class _InterleaveStream(Stream):
         self._row_bytes = 0  # in the block that was read last
         self._slow_turns = 0  # so many before whole rounds are tried again
         self._failure: _Failure | None = None  # to be raised after the rows in front of it
+        self._same_shards: SameShards | None = None
+        if isinstance(node.function, Shards) and state is None:
+            self._same_shards = SameShards(node.function.generator, node.function.count)
 
     def next(self, limit: int) -> Block | None:
+        block = self._next(limit)
+        if self._same_shards is not None:
+            if not self._same_shards.is_done:
+                self._same_shards.see(block)
+            if self._same_shards.is_done:
+                self._same_shards = None
+        return block
+
+    def _next(self, limit: int) -> Block | None:
         out = _Rows()
         while self._failure is None:
             most = min(limit, self._context.rows_to_pick(self._row_bytes))
@@ -182,6 +196,7 @@ class _InterleaveStream(Stream):
         if self._failure is not None:
             failure, self._failure = self._failure, None
             failure.leave()
+            self._same_shards = None  # the turns are not in step any more
             raise failure.error
         return None
 

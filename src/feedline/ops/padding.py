@@ -28,6 +28,7 @@ from feedline.spec import (
     as_leaf,
     dtype_name,
     leaf_spec,
+    wider_dtype,
 )
 from feedline.structure import Structure, flatten
 
@@ -231,10 +232,26 @@ def _check_value(value: Any, dtype: np.dtype[Any], name: str) -> None:
         return
     own = STRING if isinstance(value, bytes) else value.dtype
     if own != dtype:
-        wanted = "bytes" if dtype == STRING else f"np.asarray({value!r}, {dtype_name(dtype)!r})"
         raise WrongKind(
-            f"{name} is {dtype_name(own)}, and the elements have {dtype_name(dtype)} there.\n  Give {wanted}."
+            f"{name} is {dtype_name(own)}, and the elements have {dtype_name(dtype)} there.\n"
+            f"  {_value_remedy(value, own, dtype)}."
         )
+
+
+def _value_remedy(value: Any, own: np.dtype[Any], dtype: np.dtype[Any]) -> str:
+    if STRING in (own, dtype):
+        return f"Give {'bytes' if dtype == STRING else f'a number, as {dtype_name(dtype)}'}"
+    with np.errstate(all="ignore"):
+        is_held = np.array_equal(value.astype(dtype).astype(own), value, equal_nan=value.dtype.kind in "fc")
+    if is_held:
+        return f"Give np.asarray({value.item()!r}, {dtype_name(dtype)!r})"
+    wider = wider_dtype(own, dtype)
+    convert = (
+        ""
+        if wider is None
+        else f", or convert the elements in map(), with np.asarray(x, {dtype_name(wider)!r})"
+    )
+    return f"Give a value that {dtype_name(dtype)} can hold, which {value.item()!r} is not{convert}"
 
 
 def _fits(shape: Shape, into: Shape) -> bool:

@@ -15,7 +15,7 @@ from feedline.records.decode import Features, Plan, plan_of
 from feedline.records.faults import to_error
 from feedline.records.indexing import FRAMING, Offsets, load_index
 from feedline.records.paths import Files, compression_name, resolve
-from feedline.records.reading import OnCorrupt, SkipCount, raise_fault, skips
+from feedline.records.reading import OnCorrupt, SkipCount, skips
 from feedline.records.same_set import SameSet
 from feedline.structure import flatten
 from feedline.table import Table
@@ -117,7 +117,7 @@ class BlockSource:
         self.place = self._resume
         self._reader.close()
         self._reader = self._open(**self._options, start=self.place)
-        raise to_error(fault)
+        raise to_error(fault, checked=self._options["verify"])
 
     def close(self) -> None:
         self._reader.close()
@@ -179,6 +179,7 @@ class PointSource:
     ) -> None:
         self._plan = plan or _WHOLE
         self._set = same_set
+        self._verify = verify
         self._reader = _native.PointReader([os.fsencode(path) for path in paths], self._plan.schema, verify)
         # One after another, each with the end of its last record.
         self._offsets = np.concatenate(indexes)
@@ -208,5 +209,6 @@ class PointSource:
         decoded = self._reader.read(files, offsets, sizes, indices - self._firsts[files])
         rows, arrays, _, fault = decoded
         self._set.check()
-        raise_fault(fault)
+        if fault is not None:
+            raise to_error(fault, checked=self._verify)
         return self._plan.block(rows, arrays)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from feedline import _native
 from feedline.errors import UsageError
+from feedline.records.faults import foreign_file
 from feedline.records.new_file import NewFile
 from feedline.records.paths import compression_name
 from feedline.records.reading import Progress, batches, open_reader, raise_fault
@@ -22,6 +23,7 @@ class Finding:
     record: int | None
     offset: int | None
     what: str
+    remedy: str = ""  # of a file that holds no TFRecords at all
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,9 @@ def verify(
         findings += map(_finding, faults)
         if progress is not None:
             progress(reader.consumed)
+    foreign = foreign_file(path) if findings and not records else None
+    if foreign is not None:
+        findings = [Finding(path, None, None, foreign.what, foreign.remedy)]
     return Verification(path, records, size, findings)
 
 
@@ -79,7 +84,8 @@ def repair(
 ) -> Repair:
     """Copy every good record of `path` to `out`, a plain TFRecord file that appears only when it is complete.
 
-    After a damaged stretch reading goes on at the next header whose checksum holds.
+    After a damaged stretch reading goes on at the next header whose checksum holds. A file of another known
+    format, without a sound record, is CorruptRecord, and there is no `out`.
     """
     path, out = os.fspath(path), os.fspath(out)
     if os.path.exists(out):
@@ -93,6 +99,9 @@ def repair(
             findings += map(_finding, batch.take_skipped())
             if progress is not None:
                 progress(reader.consumed)
+        foreign = foreign_file(path) if findings and not kept else None
+        if foreign is not None:
+            raise foreign
     return Repair(path, out, kept, findings)
 
 

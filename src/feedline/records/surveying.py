@@ -8,6 +8,7 @@ from typing import Any
 
 from feedline import _native
 from feedline.errors import SchemaError
+from feedline.records.faults import foreign_file
 from feedline.records.features import (
     Feature,
     FixedLenFeature,
@@ -29,7 +30,8 @@ def survey(
     each key of `context` and `feature_lists` the records that have it, the kinds seen, and (least, most)
     values, bytes and steps.
 
-    `progress` is called with the number of file bytes read so far, over all files.
+    A file of another known format is CorruptRecord. `progress` is called with the number of file bytes read
+    so far, over all files.
     """
     found = _native.Survey()
     kind = compression_name(compression)
@@ -37,6 +39,7 @@ def survey(
     damaged = count = total = passed = 0
     least, most = None, 0
     for path in resolve(files):
+        before = count, damaged
         for reader, batch in batches(path, kind, resync=True):
             stored.add(reader.compression)
             found.add_batch(batch)
@@ -49,6 +52,9 @@ def survey(
                 most = max(most, int(sizes.max()))
             if progress is not None:
                 progress(passed + reader.consumed)
+        foreign = foreign_file(path) if count == before[0] and damaged > before[1] else None
+        if foreign is not None:
+            raise foreign
         passed += os.path.getsize(path)
     result = found.result()
     return result | {

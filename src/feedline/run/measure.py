@@ -33,6 +33,21 @@ class Measure:
     deaths: int = 0  # of workers
     ahead: int = 0  # bytes, the most that were held before anyone asked for them
 
+    def added_to(self, other: Measure) -> Measure:
+        """The sum with an earlier iteration of the same step; of what is a most, the larger stays."""
+        return Measure(
+            self.nodes,
+            self.opened + other.opened,
+            self.elements + other.elements,
+            self.blocks + other.blocks,
+            self.bytes + other.bytes,
+            self.busy + other.busy,
+            self.waiting + other.waiting,
+            max(self.workers, other.workers),
+            self.deaths + other.deaths,
+            max(self.ahead, other.ahead),
+        )
+
     def count(self, give: Callable[[], Given], waited: Callable[[], float] = lambda: 0.0) -> Given:
         """What `give` gives, counted. `waited` tells how long it has waited so far."""
         before, waited_before = _inner.spent, waited()
