@@ -75,7 +75,7 @@ def show_entry(location: Location, key: Key, blobs: Blobs = None, as_json: Json 
     """Show an entry: its pipeline and what the fingerprint follows from, its size, and who uses it."""
     found = _at(location, blobs)
     entry = found.entry(key)
-    filling = found.filling(entry.key)
+    filling = "" if entry.trouble else found.filling(entry.key)
     if as_json:
         show_json(_facts(entry) | {"filling": filling, "pipeline": dict(entry.pipeline)})
         return
