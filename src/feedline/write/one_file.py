@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from errno import EBADF
+from errno import EBADF, ECANCELED
 from threading import RLock
 from types import TracebackType
 from typing import Any
@@ -16,6 +16,7 @@ from feedline.records.encode import refused
 from feedline.records.new_file import NewFile
 from feedline.records.paths import compression_name
 from feedline.write.fitting import Fitting
+from feedline.write.producers import FileProducer, Producers
 
 
 class TFRecordWriter:
@@ -23,6 +24,10 @@ class TFRecordWriter:
 
     The file has its name only after close(), which leaving a `with` block calls: until then there is nothing,
     or what was there before. An exception in the block aborts it. Records of one thread keep their order.
+
+    If a thread that wrote dies by an exception, close() raises a WriteError and nothing is published. An
+    executor or a pool keeps the exceptions of its threads to itself: write in the block of a `producer(name)`
+    there.
 
     >>> with TFRecordWriter("numbers.tfrecord") as writer:
     ...     writer.write({"n": 1})
@@ -52,13 +57,17 @@ class TFRecordWriter:
         self._file = NewFile(path)
         self._sink = _native.RecordSink(self._file.fd, kind)
         self._add = self._sink.add
+        self._producers = Producers(self._sink.has_this_thread)
         self._ending = RLock()  # a signal's handler may abort while its thread closes
         self._is_open = True
         self._durable = durable
 
     def write(self, example: Mapping[str, Any] | bytes) -> None:
         """A dict of features, as a tf.train.Example; or the bytes of a record as they are."""
-        fault = self._add(example if type(example) is bytes else self._fitting.record(example))
+        if type(example) is not bytes:
+            self._sink.note_thread()  # first: a thread that dies of an example has not written all, either
+            example = self._fitting.record(example)
+        fault = self._add(example)
         if fault is not None:
             raise self._refused(fault)
 
@@ -67,12 +76,31 @@ class TFRecordWriter:
 
         Or a list of records that are bytes already.
         """
+        self._sink.note_thread()
         if isinstance(columns, Mapping):
             fault = self._fitting.encoder(columns).write_to(self._sink)
         else:
             fault = self._sink.add_many(*self._fitting.records(columns))
         if fault is not None:
             raise self._refused(fault) if fault.kind == "io" else refused(fault)
+
+    def producer(self, name: str) -> FileProducer:
+        """A source of records, for a `with` block: if it raises, or has not ended at close(), nothing is
+        published.
+
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> def produce(writer, number):
+        ...     with writer.producer(f"source {number}") as out:
+        ...         out.write({"n": 1 // number})
+        >>> with TFRecordWriter("inverses.tfrecord") as writer, ThreadPoolExecutor() as pool:
+        ...     for number in range(3):
+        ...         _ = pool.submit(produce, writer, number)
+        Traceback (most recent call last):
+        feedline.errors.WriteError: [Errno 125] inverses.tfrecord: producer 'source 0' failed with
+        ZeroDivisionError: integer division or modulo by zero. Nothing was published.
+          Fix the cause, and write the file again.
+        """
+        return FileProducer(self, self._producers, name)
 
     def close(self) -> None:
         """Publish the file: it is complete, on the disk if `durable`, and has its name. Called again, nothing
@@ -84,6 +112,14 @@ class TFRecordWriter:
             if fault is not None:
                 self.abort()
                 raise self._refused(fault)
+            failure = self._producers.failure()
+            if failure is not None:
+                self.abort()
+                raise WriteError(
+                    ECANCELED,
+                    f"{self._file.path}: {failure}. Nothing was published.\n"
+                    "  Fix the cause, and write the file again.",
+                )
             try:
                 self._file.commit(durable=self._durable)
             finally:
@@ -94,6 +130,7 @@ class TFRecordWriter:
         with self._ending:
             self._sink.drop()  # before its descriptor becomes another file's
             self._file.abort()
+            self._producers.close()
             self._is_open = False
 
     def _refused(self, fault: _native.Fault) -> WriteError:
