@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from feedline.errors import UsageError
 from feedline.records.shard_files import MANIFEST_SUFFIX, members
+from feedline.records.unfinished import unfinished
 
 INDEX_SUFFIX = ".flindex"  # of the sidecar beside a record file; a directory or glob never means one
 
@@ -38,13 +39,13 @@ def _resolve_one(path: str) -> list[str]:
     if os.path.isdir(path):
         found = _in_directory(path)
         if not found:
-            raise UsageError(f"{path}: the directory holds no files.")
+            raise UsageError(f"{path}: the directory holds no files.{unfinished(path)}")
         return found
     if not os.path.exists(path) and glob.has_magic(path):
         matches = glob.glob(path, recursive=True)
         found = sorted(m for m in matches if not m.endswith(_NEVER_DATA) and not os.path.isdir(m))
         if not found:
-            raise UsageError(f"{path}: no file matches this pattern.")
+            raise UsageError(f"{path}: no file matches this pattern.{unfinished(os.path.dirname(path))}")
         return found
     return [path]
 
