@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 
-from benchmarks.small_files import Written
+from benchmarks.small_files import Task, Written
 from feedline import _native
 
 ROWS = {"limit": [{"durable": False}], "limit_durable": [{"durable": True}]}
 
 
-def write(records: list[bytes], durable: bool) -> Written:
-    written = Written()
+def write(task: Task, durable: bool) -> Written:
+    written = task.begin()
     hidden = f"{written.directory}/.partial"
-    for number, record in enumerate(records):
+    for number, record in enumerate(task.records):
         fd = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         os.write(fd, _native.frame(record))
         if durable:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from benchmarks.small_files import Written
+from benchmarks.small_files import Task, Written
 
 ROWS = {"tf_record_writer": [{}]}
 
 
-def write(records: list[bytes]) -> Written:
-    written = Written()
-    for number, record in enumerate(records):
+def write(task: Task) -> Written:
+    written = task.begin()
+    for number, record in enumerate(task.records):
         with tf.io.TFRecordWriter(written.path(number)) as writer:
             writer.write(record)
     return written

@@ -117,7 +117,8 @@ def cannot_write(path: str, error: OSError) -> WriteError:
 
 def _place_of(path: str) -> str:
     """Where the file goes, even after a chdir. A link is written through, not replaced."""
-    path = os.path.join(os.getcwd(), path)
+    if not os.path.isabs(path):
+        path = os.path.join(os.getcwd(), path)
     with suppress(FileNotFoundError):
         mode = os.lstat(path).st_mode
         if stat.S_ISLNK(mode):

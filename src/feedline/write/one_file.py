@@ -128,6 +128,8 @@ class TFRecordWriter:
     def abort(self) -> None:
         """There was never such a file. After close() nothing is done."""
         with self._ending:
+            if not self._is_open:
+                return
             self._sink.drop()  # before its descriptor becomes another file's
             self._file.abort()
             self._producers.close()
