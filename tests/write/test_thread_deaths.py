@@ -232,6 +232,33 @@ def test_a_thread_that_died_in_another_process_keeps_the_set_from_being_committe
     assert visible(tmp_path / "set") == []
 
 
+FULL = """
+import resource, sys, threading
+import feedline as fl
+
+def produce():
+    writer.write(b"x")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limit))
+    writer.write(b"y")
+
+writer = fl.ShardedWriter(sys.argv[1])
+limit = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+thread = threading.Thread(target=produce, name="camera")
+thread.start()
+thread.join()
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+writer.close()
+"""
+
+
+def test_a_thread_that_died_of_a_full_disk_counts_though_there_was_no_room_to_say_so(tmp_path):
+    ended = run_python(FULL, str(tmp_path))
+    assert "Exception in thread camera" in ended.stderr
+    assert "nothing was committed" in ended.stderr
+    assert "thread 'camera' failed with feedline.errors.WriteError: [Errno 27]" in ended.stderr
+    assert visible(tmp_path) == []
+
+
 def test_a_named_producer_whose_thread_died_may_begin_again(tmp_path):
     def produce(writer, end):
         with writer.producer("a") as producer:

@@ -122,7 +122,9 @@ class PartWriter:
         """The calling thread is about to write."""
         self._wrote.here = True
         if self._watch is None:
-            self._watch = watch(self)
+            with self._lock:
+                if self._watch is None:
+                    self._watch = watch(self)
 
     def wrote_here(self) -> bool:
         return self._wrote.here
