@@ -59,6 +59,8 @@ void bind_write(nb::module_& module) {
       .def("add", &add, nb::arg("record"))
       .def("add_many", &add_many, nb::arg("payloads"), nb::arg("offsets"),
            "Record i lies between offsets i and i + 1 of the payloads.")
+      .def("note_thread", &RecordSink::note_thread, "Counts this thread among those that add records.")
+      .def("has_this_thread", &RecordSink::has_this_thread, "Has it added records, or tried to?")
       .def("close", &close, "When the kernel has everything.")
       .def("drop", &RecordSink::drop, nb::call_guard<nb::gil_scoped_release>(),
            "From then on, nothing more is written.");

@@ -120,6 +120,18 @@ void RecordSink::drop() noexcept {
   threads_->has_room.wait(lock, [this] { return is_done_ || !threads_->writer.joinable(); });
 }
 
+void RecordSink::note_thread() {
+  if (is_forked()) return;
+  std::lock_guard lock(threads_->mutex);
+  adders_.add_this();
+}
+
+bool RecordSink::has_this_thread() const {
+  if (is_forked()) return false;
+  std::lock_guard lock(threads_->mutex);
+  return adders_.has_this();
+}
+
 bool RecordSink::is_forked() const noexcept { return forks() != forks_; }
 
 Fault RecordSink::check() const {
@@ -134,6 +146,7 @@ bool RecordSink::try_add(std::span<const uint8_t> payload, Fault& fault) {
   bool has_queued = false;
   {
     std::lock_guard lock(threads_->mutex);
+    adders_.add_this();
     if (fault_ || is_closing_) {
       fault = check();
       return true;
@@ -184,6 +197,7 @@ Fault RecordSink::add_frames(Buffer&& frames, const Interrupted& interrupted) {
   if (is_forked()) return forked();
   const size_t size = frames.size();
   std::unique_lock lock(threads_->mutex);
+  adders_.add_this();
   if (size > kSmall || chunk_.size() + size > kChunk) {
     // In front of the new ones, because the same thread may have added them.
     if (Fault fault = put(std::move(chunk_), lock, interrupted)) return fault;

@@ -17,6 +17,7 @@
 #include "core/buffer.h"
 #include "core/fault.h"
 #include "core/source.h"
+#include "core/thread_set.h"
 
 namespace feedline {
 
@@ -46,6 +47,11 @@ class RecordSink {
 
   // Returns when the kernel has all that was added. Called again after an interrupt, it goes on.
   Fault close(const Interrupted& interrupted);
+
+  // Counts the calling thread among those that add records, as adding one does.
+  void note_thread();
+  // Has the calling thread added records, or tried to? Never in a forked child.
+  bool has_this_thread() const;
 
   // What was not written will not be: once it returns, nothing more is written. In a forked child, which has
   // no such thread, nothing is done.
@@ -79,6 +85,7 @@ class RecordSink {
   std::unique_ptr<Deflater> deflater_;
   std::unique_ptr<Threads> threads_;
 
+  ThreadSet adders_;            // the threads that add records
   Buffer chunk_;                // that small records are added to
   std::deque<Buffer> waiting_;  // for the thread
   size_t waiting_bytes_ = 0;    // with those that it writes

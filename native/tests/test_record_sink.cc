@@ -258,6 +258,28 @@ TEST(compressed_files_are_read_back) {
   }
 }
 
+TEST(a_sink_knows_whether_the_calling_thread_has_added_records) {
+  const File file;
+  RecordSink sink(file.descriptor, Compression::kNone);
+  CHECK(!sink.has_this_thread());
+  const auto knows_after = [&](auto&& act) {
+    bool before = true, after = false;
+    std::thread([&] {
+      before = sink.has_this_thread();
+      act();
+      after = sink.has_this_thread();
+    }).join();  // the next one often has the same pthread_self()
+    return !before && after;
+  };
+  CHECK(knows_after([&] { CHECK(!add(sink, Bytes(10))); }));
+  CHECK(knows_after([&] { CHECK(!add(sink, Bytes(100'000))); }));
+  CHECK(knows_after([&] { CHECK(!sink.add_frames(Buffer(0), {})); }));
+  CHECK(knows_after([&] { sink.note_thread(); }));
+  CHECK(!sink.close({}));
+  CHECK(knows_after([&] { CHECK_EQ(add(sink, Bytes(10)).os_error, EBADF); }));
+  CHECK(!sink.has_this_thread());
+}
+
 TEST(a_forked_child_adds_nothing_and_waits_for_nothing) {
   const File file;
   auto sink = std::make_unique<RecordSink>(file.descriptor, Compression::kNone);

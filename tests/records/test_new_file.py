@@ -44,6 +44,19 @@ def test_what_a_dead_writer_left_is_removed_and_a_living_one_is_left_alone(tmp_p
     assert os.listdir(tmp_path) == ["a"]
 
 
+def test_a_writer_whose_hidden_file_was_removed_does_not_publish_that_of_another(tmp_path):
+    first = NewFile(tmp_path / "a")
+    (hidden,) = os.listdir(tmp_path)
+    (tmp_path / hidden).unlink()
+    second = NewFile(tmp_path / "a")
+    second.write(b"half of it")
+    with pytest.raises(WriteError, match="removed its hidden file"):
+        first.commit()
+    first.abort()
+    assert os.listdir(tmp_path) == [hidden]
+    second.abort()
+
+
 def test_it_is_a_file_of_the_usual_mode(tmp_path):
     with NewFile(tmp_path / "a"):
         pass

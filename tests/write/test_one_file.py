@@ -18,7 +18,7 @@ import pytest
 
 import feedline as fl
 from feedline import SchemaError, TFRecordWriter, UsageError, WriteError, records
-from tests.processes import comes_true, run_python
+from tests.processes import comes_true, run_python, start_python
 from tests.write.disk import watched
 
 
@@ -329,12 +329,108 @@ def test_a_killed_writer_leaves_no_file_and_the_next_one_tidies_up(tmp_path):
     assert os.listdir(tmp_path) == ["a.tfrecord"]
 
 
-def test_two_writers_of_one_name_do_not_disturb_each_other(tmp_path):
-    with TFRecordWriter(tmp_path / "a") as one, TFRecordWriter(tmp_path / "a") as other:
-        one.write(b"one")
-        other.write(b"other")
-        assert len(hidden(tmp_path)) == 2
-    assert list(records.read(tmp_path / "a")) == [b"one"]  # it was closed last
+def test_a_second_writer_of_the_same_file_is_refused_until_the_first_is_done(tmp_path):
+    first = TFRecordWriter(tmp_path / "a")
+    first.write(b"first")
+    with pytest.raises(WriteError, match="open in another writer of this process") as caught:
+        TFRecordWriter(tmp_path / "a")
+    assert caught.value.errno == errno.EBUSY
+    TFRecordWriter(tmp_path / "b").close()
+    first.close()
+    assert list(records.read(tmp_path / "a")) == [b"first"]
+    second = TFRecordWriter(tmp_path / "a")
+    second.abort()
+    TFRecordWriter(tmp_path / "a").close()
+
+
+def test_a_file_has_one_writer_whatever_links_lead_to_it(tmp_path, monkeypatch):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "file").symlink_to(tmp_path / "link" / "a")
+    monkeypatch.chdir(tmp_path)
+    with TFRecordWriter(tmp_path / "real" / "a"):
+        for path in ("link/a", "file", "real/../link/a"):
+            with pytest.raises(WriteError, match="open in another writer"):
+                TFRecordWriter(path)
+
+
+def test_of_many_threads_that_open_one_file_at_once_one_gets_it(tmp_path):
+    begin, opened = threading.Barrier(8), []
+
+    def open_it():
+        begin.wait(20)
+        with suppress(WriteError):
+            opened.append(TFRecordWriter(tmp_path / "a"))
+
+    for _ in range(20):
+        threads = [threading.Thread(target=open_it) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        (writer,) = opened
+        opened.clear()
+        writer.abort()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_writer_of_another_process_is_named(tmp_path):
+    code = "import sys, feedline as fl; w = fl.TFRecordWriter(sys.argv[1]); print(flush=True); input()"
+    other = start_python(code, str(tmp_path / "a"))
+    other.stdout.readline()
+    with pytest.raises(WriteError, match=rf"being written by process {other.pid} \(.*python"):
+        TFRecordWriter(tmp_path / "a")
+    other.kill()
+    other.communicate(timeout=20)
+    TFRecordWriter(tmp_path / "a").close()
+    assert os.listdir(tmp_path) == ["a"]
+
+
+ORPHANED = """
+import os, sys, time
+import feedline as fl
+writer = fl.TFRecordWriter(sys.argv[1])
+child = os.fork()
+if child == 0:
+    time.sleep(1000)
+print(child, flush=True)
+input()
+"""
+
+
+def test_the_children_of_a_killed_writer_do_not_keep_its_file(tmp_path):
+    parent = start_python(ORPHANED, str(tmp_path / "a"))
+    child = int(parent.stdout.readline())
+    try:
+        parent.kill()
+        parent.wait(20)
+        TFRecordWriter(tmp_path / "a").close()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        parent.communicate(timeout=20)
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_without_durable_nothing_waits_for_the_disk_and_the_file_still_appears_at_once(tmp_path, monkeypatch):
+    asked = watched(monkeypatch)
+    with TFRecordWriter(tmp_path / "a", durable=False) as writer:
+        writer.write(b"one")
+        assert not (tmp_path / "a").exists()
+    assert asked == [("name", tmp_path / "a")]
+    assert list(records.read(tmp_path / "a")) == [b"one"]
+    with suppress(ZeroDivisionError), TFRecordWriter(tmp_path / "b", durable=False) as writer:
+        writer.write(b"one")
+        raise ZeroDivisionError
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_the_time_to_open_a_writer_does_not_grow_with_the_directory(tmp_path, monkeypatch):
+    def listed(*arguments):
+        raise AssertionError("the directory was listed")
+
+    for name in ("listdir", "scandir"):
+        monkeypatch.setattr(os, name, listed)
+    TFRecordWriter(tmp_path / "a").close()
 
 
 def test_ctrl_c_ends_a_producer_that_waits_for_the_disk(tmp_path):

@@ -126,6 +126,28 @@ def is_at(path: str, fd: int) -> bool:
         return False
 
 
+def locker_of(fd: int) -> int | None:
+    """The process that has locked the file; None if it cannot be told, as on another host."""
+    file = os.fstat(fd)
+    place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    with suppress(OSError), open("/proc/locks") as locks:
+        for line in locks:
+            # 1: FLOCK  ADVISORY  WRITE 4711 fe:00:2154421 0 EOF
+            fields = line.split()
+            if fields[1] == "FLOCK" and fields[-3] == place:
+                return int(fields[-4])
+    return None
+
+
+def describe_process(pid: int) -> str:
+    """Its number and, where /proc shows it, its command line."""
+    with suppress(OSError), open(f"/proc/{pid}/cmdline", errors="replace") as file:
+        command = file.read(200).replace("\0", " ").strip()
+        if command:
+            return f"process {pid} ({command})"
+    return f"process {pid}"
+
+
 def who_i_am() -> str:
     program = os.path.basename(sys.argv[0] if sys.argv and sys.argv[0] else sys.executable)
     since = time.strftime("%Y-%m-%d %H:%M:%S")

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from feedline.errors import UsageError
 from feedline.records.beside import is_feedlines
 from feedline.records.shard_files import members, prefix_of_manifest
+from feedline.records.unfinished import unfinished
 
 _Path = str | bytes | os.PathLike[str]  # bytes: what a dataset of paths has as its elements
 Files = _Path | Iterable[_Path]
@@ -36,7 +37,7 @@ def _resolve_one(path: str) -> list[str]:
     if os.path.isdir(path):
         found = _in_directory(path)
         if not found:
-            raise UsageError(f"{path}: the directory holds no files.")
+            raise UsageError(f"{path}: the directory holds no files.{unfinished(path)}")
         return found
     if not os.path.exists(path) and glob.has_magic(path):
         matches = glob.glob(path, recursive=True)
@@ -44,7 +45,7 @@ def _resolve_one(path: str) -> list[str]:
             match for match in matches if _is_data(os.path.basename(match)) and not os.path.isdir(match)
         )
         if not found:
-            raise UsageError(f"{path}: no file matches this pattern.")
+            raise UsageError(f"{path}: no file matches this pattern.{unfinished(os.path.dirname(path))}")
         return found
     return [path]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from errno import EBADF
+from errno import EBADF, ECANCELED
 from threading import Lock
 from types import TracebackType
 from typing import Any
@@ -24,6 +24,8 @@ from feedline.errors import CorruptRecord, UsageError, WriteError
 from feedline.records.indexing import known_end
 from feedline.records.reading import open_reader
 from feedline.write.fitting import Fitting
+from feedline.write.producers import FileProducer, Producers
+from feedline.write.thread_deaths import Wrote
 
 _NOTHING_WRITTEN = "Nothing of this was written, and the file is as it was; free the cause and try again."
 _NOT_FLUSHED = "The records are in the file, but not all of them may be on the disk; check it."
@@ -47,6 +49,9 @@ class AppendWriter:
     The first example that a writer gets says what the others must be. When the file is renamed, replaced or
     removed, what follows goes to the file that has the name then, or to a new one. Opening walks over the
     headers of all records, or of those behind the last that an index of the file (`records.index`) has.
+
+    What was appended cannot be taken back. So if a thread of this process that wrote dies by an exception, or
+    the block of a `producer(name)` raises, close() raises a WriteError that says so, and the records stay.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -56,10 +61,13 @@ class AppendWriter:
         self._fitting = Fitting()
         self._lock = Lock()
         self._file: _native.AppendFile | None = self._open()
+        self._wrote = Wrote()
+        self._producers = Producers(self._wrote.is_here)
         _writers.add(self)
 
     def write(self, example: Mapping[str, Any] | bytes) -> None:
         """A dict of features, as a tf.train.Example; or the bytes of a record as they are."""
+        self._wrote.here = True
         record = example if type(example) is bytes else self._fitting.record(example)
         with self._lock:
             fault = self._opened().append(record)
@@ -72,6 +80,7 @@ class AppendWriter:
         Or a list of records that are bytes already.
         They are adjacent in the file. A process that is killed meanwhile may have written the first few.
         """
+        self._wrote.here = True
         records, offsets = self._fitting.records(columns)
         with self._lock:
             fault = self._opened().append_batch(records, offsets)
@@ -85,16 +94,39 @@ class AppendWriter:
         if fault is not None:
             raise self._refused(fault, _NOT_FLUSHED)
 
+    def producer(self, name: str) -> FileProducer:
+        """A source of records, for a `with` block: close() is a WriteError if it raises, or has not ended.
+
+        What was appended until then stays in the file.
+        """
+        return FileProducer(self, self._producers, name)
+
     def close(self) -> None:
-        """Flush, and let go of the file. Called again, nothing happens."""
+        """Flush, and let go of the file. Called again, nothing happens.
+
+        WriteError if a producer or a thread failed: the file is sound, but not all was appended.
+        """
+        if self._let_go():
+            failure = self._producers.failure()
+            if failure is not None:
+                raise WriteError(
+                    ECANCELED,
+                    f"{self._path}: {failure}. The records that were appended before stay in the file.\n"
+                    "  Fix the cause, and append what is missing.",
+                )
+
+    def _let_go(self) -> bool:
+        """False if it was closed already."""
         with self._lock:
             file, self._file = self._file, None
             if file is None:
-                return
+                return False
             fault = file.sync()
             file.close()
+            self._producers.close()
         if fault is not None:
             raise self._refused(fault, _NOT_FLUSHED)
+        return True
 
     def _open(self) -> _native.AppendFile:
         file = _native.open_append(os.fsencode(self._path), *known_end(self._path))
@@ -135,6 +167,9 @@ class AppendWriter:
         self._fitting, self._lock = Fitting(), Lock()
         self._fitting.features = features
         if self._file is not None:
+            self._producers.close()
+            self._wrote = Wrote()
+            self._producers = Producers(self._wrote.is_here)
             self._file.close()  # the next write opens it again
 
     def __enter__(self) -> AppendWriter:
@@ -143,7 +178,10 @@ class AppendWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if kind is None:
+            self.close()
+        else:
+            self._let_go()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._path,), self._fitting.features

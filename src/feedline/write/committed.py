@@ -49,6 +49,9 @@ class CommittedProducer:
         self._whole = whole
         self.count, self.last_key = whole.progress(name)
 
+    def note_thread(self) -> None:
+        """There is nothing to write."""
+
     def append(self, record: bytes, key: Any) -> NoReturn:
         self._whole.record(record)
 

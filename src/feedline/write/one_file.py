@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from errno import EBADF
+from errno import EBADF, ECANCELED
 from threading import RLock
 from types import TracebackType
 from typing import Any
@@ -16,6 +16,7 @@ from feedline.records.encode import refused
 from feedline.records.new_file import NewFile
 from feedline.records.paths import compression_name
 from feedline.write.fitting import Fitting
+from feedline.write.producers import FileProducer, Producers
 
 
 class TFRecordWriter:
@@ -24,6 +25,10 @@ class TFRecordWriter:
     The file has its name only after close(), which leaving a `with` block calls: until then there is nothing,
     or what was there before. An exception in the block aborts it. Records of one thread keep their order.
 
+    If a thread that wrote dies by an exception, close() raises a WriteError and nothing is published. An
+    executor or a pool keeps the exceptions of its threads to itself: write in the block of a `producer(name)`
+    there.
+
     >>> with TFRecordWriter("numbers.tfrecord") as writer:
     ...     writer.write({"n": 1})
     ...     writer.write_batch({"n": [2, 3]})
@@ -31,6 +36,12 @@ class TFRecordWriter:
     3
 
     `features` says what examples must be; without it, the first one does.
+
+    close() waits until the disk has the file, so that it survives a power failure. With `durable=False` it
+    does not wait: many small files are written much faster. The file still appears all at once, and a killed
+    process still leaves nothing; but after a power failure it may be gone, empty or incomplete.
+
+    While a writer is open, a second one for the same path, in this process or another, is a WriteError.
     """
 
     def __init__(
@@ -39,18 +50,24 @@ class TFRecordWriter:
         *,
         compression: str | None = None,
         features: Mapping[str, Any] | None = None,
+        durable: bool = True,
     ) -> None:
         kind = written_compression(compression)
         self._fitting = Fitting(features)
         self._file = NewFile(path)
         self._sink = _native.RecordSink(self._file.fd, kind)
         self._add = self._sink.add
+        self._producers = Producers(self._sink.has_this_thread)
         self._ending = RLock()  # a signal's handler may abort while its thread closes
         self._is_open = True
+        self._durable = durable
 
     def write(self, example: Mapping[str, Any] | bytes) -> None:
         """A dict of features, as a tf.train.Example; or the bytes of a record as they are."""
-        fault = self._add(example if type(example) is bytes else self._fitting.record(example))
+        if type(example) is not bytes:
+            self._sink.note_thread()  # first: a thread that dies of an example has not written all, either
+            example = self._fitting.record(example)
+        fault = self._add(example)
         if fault is not None:
             raise self._refused(fault)
 
@@ -59,6 +76,7 @@ class TFRecordWriter:
 
         Or a list of records that are bytes already.
         """
+        self._sink.note_thread()
         if isinstance(columns, Mapping):
             fault = self._fitting.encoder(columns).write_to(self._sink)
         else:
@@ -66,8 +84,27 @@ class TFRecordWriter:
         if fault is not None:
             raise self._refused(fault) if fault.kind == "io" else refused(fault)
 
+    def producer(self, name: str) -> FileProducer:
+        """A source of records, for a `with` block: if it raises, or has not ended at close(), nothing is
+        published.
+
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> def produce(writer, number):
+        ...     with writer.producer(f"source {number}") as out:
+        ...         out.write({"n": 1 // number})
+        >>> with TFRecordWriter("inverses.tfrecord") as writer, ThreadPoolExecutor() as pool:
+        ...     for number in range(3):
+        ...         _ = pool.submit(produce, writer, number)
+        Traceback (most recent call last):
+        feedline.errors.WriteError: [Errno 125] inverses.tfrecord: producer 'source 0' failed with
+        ZeroDivisionError: integer division or modulo by zero. Nothing was published.
+          Fix the cause, and write the file again.
+        """
+        return FileProducer(self, self._producers, name)
+
     def close(self) -> None:
-        """All is on the disk, and the file has its name. Called again, nothing happens."""
+        """Publish the file: it is complete, on the disk if `durable`, and has its name. Called again, nothing
+        happens."""
         with self._ending:
             if not self._is_open:
                 return
@@ -75,16 +112,27 @@ class TFRecordWriter:
             if fault is not None:
                 self.abort()
                 raise self._refused(fault)
+            failure = self._producers.failure()
+            if failure is not None:
+                self.abort()
+                raise WriteError(
+                    ECANCELED,
+                    f"{self._file.path}: {failure}. Nothing was published.\n"
+                    "  Fix the cause, and write the file again.",
+                )
             try:
-                self._file.commit()
+                self._file.commit(durable=self._durable)
             finally:
                 self.abort()
 
     def abort(self) -> None:
         """There was never such a file. After close() nothing is done."""
         with self._ending:
+            if not self._is_open:
+                return
             self._sink.drop()  # before its descriptor becomes another file's
             self._file.abort()
+            self._producers.close()
             self._is_open = False
 
     def _refused(self, fault: _native.Fault) -> WriteError:

@@ -9,9 +9,12 @@
     000000.part, 000001.part    plain TFRecords
     000000.json                 how much of 000000.part is sealed: on the disk, and kept if all goes down
     open                        while it is in a `with` block; it stays when the process is killed there
-    failed                      with what the block ended, if that was an exception
+    failed                      with what the block ended, if that was an exception; or a thread that wrote
+                                with a name
+    died                        with what a thread ended that wrote without a name
 
-A set with one of the last two is not committed.
+A set with one of the last three is not committed. A producer with a name may begin again, which removes its
+`failed`; but what a thread without a name had still to write, nobody knows.
 
 A record is in the kernel when append() returns. A seal comes now and then, because it waits for the disk.
 Parts are kept up to the first that is not sealed to its end: what is kept is always what was written first,
@@ -41,6 +44,7 @@ from feedline.errors import UsageError, WriteError
 from feedline.records.indexing import FRAMING
 from feedline.records.new_file import sync_directory
 from feedline.write.keys import key_of, key_text
+from feedline.write.thread_deaths import Watch, Wrote, describe, unwatch, watch
 
 SEAL_BYTES = 64 << 20
 SEAL_SECONDS = 5.0
@@ -49,8 +53,7 @@ LOCK_SECONDS = 30.0  # that a write in another process may take, before the comm
 
 OWN = "own"
 PART, SEAL = ".part", ".json"
-_OPEN, _FAILED = "open", "failed"
-_MOST_TOLD = 500  # characters of an exception
+_OPEN, _FAILED, _DIED = "open", "failed", "died"
 
 
 class Seal(msgspec.Struct, frozen=True):
@@ -98,6 +101,9 @@ class PartWriter:
         self._last_key: Any = None
         self.is_ended = False
         self._blocks = 0  # `with` blocks, of threads
+        self._wrote = Wrote()
+        self._watch: Watch | None = None
+        self._death: str | None = None  # of a thread
         self._started = self._sealed_at = time.monotonic()
         self._sealed_bytes = 0
 
@@ -111,6 +117,33 @@ class PartWriter:
     def last_key(self) -> Any:
         with self._lock:
             return self._counted()[1]
+
+    def note_thread(self) -> None:
+        """The calling thread is about to write."""
+        self._wrote.here = True
+        if self._watch is None:
+            with self._lock:
+                if self._watch is None:
+                    self._watch = watch(self)
+
+    def wrote_here(self) -> bool:
+        return self._wrote.here
+
+    def thread_died(self, who: str, error: str) -> None:
+        """The commit knows that not all was written."""
+        with self._lock:
+            self._death = f"{who} failed with {error}"
+            with suppress(OSError):  # it may have died because the disk is full. close() tries again
+                self._mark_death()
+
+    def _mark_death(self) -> None:
+        if self._death is not None:
+            self._mark(_DIED if self.name is None else _FAILED, self._death)
+
+    def unwatch(self) -> None:
+        """Hear of threads no more."""
+        if self._watch is not None:
+            unwatch(self._watch)
 
     def append(self, record: bytes, key: Any) -> None:
         self._append(len(record) + FRAMING, key, lambda part: part.append(record))
@@ -195,7 +228,8 @@ class PartWriter:
         write_file(os.path.join(self._home, "producer.json"), who, sync=self._seals)
         if self._seals:
             sync_directory(self._staging)
-        _forget(self._home, _FAILED)  # it begins again
+        if self._death is None:
+            _forget(self._home, _FAILED)  # it begins again
         return keep_sealed(self._home)
 
     def _own(self) -> None:
@@ -242,6 +276,7 @@ class PartWriter:
         """Seal what there is. The producer can be opened again, here or in another process."""
         with self._lock:
             try:
+                self._mark_death()
                 if self._part is not None:
                     self._finish_part()
             except OSError as error:
@@ -266,7 +301,7 @@ class PartWriter:
             self._blocks -= 1
             if error is not None:
                 with suppress(OSError):  # that error is on its way, and this one would hide it
-                    self._mark(_FAILED, f"{type(error).__name__}: {error}"[:_MOST_TOLD])
+                    self._mark(_FAILED, describe(error))
             else:
                 _forget(self._home, _FAILED)
             if not self._blocks:
@@ -312,6 +347,7 @@ class PartWriter:
     def leave_to_parent(self) -> None:
         """In a forked child."""
         self._release()
+        self.unwatch()
         self._begin(is_opener=False)
 
     def __del__(self) -> None:
@@ -323,7 +359,7 @@ class PartWriter:
 def failures_in(staging: str) -> list[str]:
     """Of producers that did not write all, and did not begin again: how they ended, if they did."""
     found = []
-    for name in (_FAILED, _OPEN):
+    for name in (_FAILED, _DIED, _OPEN):
         for id in sorted(os.listdir(staging)):
             with suppress(OSError), open(os.path.join(staging, id, name), "rb") as file:
                 found.append(file.read().decode(errors="replace"))
@@ -331,7 +367,7 @@ def failures_in(staging: str) -> list[str]:
 
 
 def forget_failure(home: str) -> None:
-    for name in (_FAILED, _OPEN):
+    for name in (_FAILED, _DIED, _OPEN):
         _forget(home, name)
 
 

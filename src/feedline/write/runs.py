@@ -13,9 +13,11 @@ import secrets
 import shutil
 from contextlib import suppress
 
+from feedline.records.lock_file import who_i_am
 from feedline.records.new_file import sync_directory
 from feedline.records.shard_files import Manifest, hidden_ids
-from feedline.write.parts import forget_failure, keep_sealed
+from feedline.records.unfinished import WRITER
+from feedline.write.parts import forget_failure, keep_sealed, write_file
 
 
 def new_id() -> str:
@@ -30,9 +32,10 @@ def begin(directory: str, prefix: str) -> str:
     path = path_of(directory, prefix, new_id())
     os.mkdir(path)
     try:
+        _sign(path)
         sync_directory(directory)
     except BaseException:  # Ctrl-C, say: it takes a while
-        os.rmdir(path)
+        shutil.rmtree(path, ignore_errors=True)
         raise
     return path
 
@@ -49,7 +52,13 @@ def take_over(directory: str, prefix: str, id: str) -> str:
                 os.unlink(os.path.join(home, "owner"))  # which a process of that run may still have locked
             forget_failure(home)
             keep_sealed(home)
+    _sign(path)
     return path
+
+
+def _sign(path: str) -> None:
+    """Say whose run it is, to those who find it when the writer is gone."""
+    write_file(os.path.join(path, WRITER), who_i_am().encode(errors="replace"))
 
 
 def fence(directory: str, prefix: str, id: str, becomes: str) -> str:

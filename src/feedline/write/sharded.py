@@ -37,6 +37,7 @@ from feedline.write.committed import Committed, CommittedProducer
 from feedline.write.keys import checked_key
 from feedline.write.one_file import written_compression
 from feedline.write.parts import PartWriter, failures_in
+from feedline.write.producers import checked_name
 from feedline.write.staging import Staging, join, read_features
 
 _Compression = Literal["none", "gzip", "zlib"]
@@ -69,6 +70,7 @@ class Producer:
         When it returns, the record does not depend on this process any more. `key` is text, a number, or a
         tuple of them, and says where to go on after this record.
         """
+        self._parts.note_thread()
         if key is not None:
             key = checked_key(key)
         self._parts.append(example if type(example) is bytes else self._staging.record(example), key)
@@ -79,6 +81,7 @@ class Producer:
         Or a list of records that are bytes. All rows are written or none. `key` says where to go on after the
         last.
         """
+        self._parts.note_thread()
         if key is not None:
             key = checked_key(key)
         self._parts.append_many(*self._staging.records(columns), key)
@@ -114,7 +117,8 @@ class ShardedWriter:
     exception in the block leaves everything as it was. Hand the writer to other processes as it is, by pickle
     or by fork: they write, and the process that opened it commits, once they are done. A `with` block there,
     of the writer or of a producer(name), that fails, is killed or has not ended keeps the set from being
-    committed, too.
+    committed, too. So does a thread that wrote and died by an exception, in any of the processes. An executor
+    or a pool of threads keeps exceptions to itself: use a producer(name) there.
 
     >>> with ShardedWriter("numbers", shards=2) as writer:
     ...     writer.write({"n": 1})
@@ -223,9 +227,7 @@ class ShardedWriter:
         In the set, records come in the order of the producers' names, after those of the process that opened
         the writer and before those of other processes without a name.
         """
-        if not isinstance(name, str) or not name:
-            raise UsageError(f"producer({name!r}): a name is a text that is not empty.")
-        return Producer(self._staging, name)
+        return Producer(self._staging, checked_name(name))
 
     def close(self) -> None:
         """Commit the set. In other processes than that which opened the writer, nothing happens."""

@@ -63,6 +63,7 @@ class Staging:
             producers = [self.own, *self._named.values()]
         for producer in producers:
             producer.close()
+            producer.unwatch()
         _joined.pop(self.path, None)
 
     def drop(self) -> None:
@@ -71,6 +72,7 @@ class Staging:
             producers = [self.own, *self._named.values()]
         for producer in producers:
             producer.drop()
+            producer.unwatch()
         _joined.pop(self.path, None)
 
     def record(self, example: Any) -> bytes:
