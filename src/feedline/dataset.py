@@ -23,9 +23,11 @@ from feedline.records.reading import OnCorrupt, skips
 from feedline.run import LocalServices, Measure
 from feedline.run.cores import usable_cores
 from feedline.structure import flatten
+from feedline.tracebacks import short_tracebacks
 from feedline.write.saving import save
 
 
+@short_tracebacks
 class Dataset:
     """Elements, one after another: trees of tuples and dicts whose leaves are arrays, scalars or bytes.
 
@@ -923,5 +925,5 @@ def _site(step: str, name: str | None = None) -> Site:
     """Where the user called the method that calls this, and what the step is called there."""
     if not isinstance(name, str | None):
         raise UsageError(f"{step}(name={name!r}): a name is a str, not {type(name).__name__}.")
-    frame = sys._getframe(2)
+    frame = sys._getframe(3)  # past the method and what `short_tracebacks` put around it
     return Site(step, frame.f_code.co_filename, frame.f_lineno, name)
