@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from feedline import ops
+from feedline.adapt.asked_by_keras import NoArray
 from feedline.errors import UsageError
 from feedline.explain import Stats, explain, outline, stats
 from feedline.graph import INFINITE, Context, Fingerprint, Node, Site, fingerprint, random_nodes, tree
@@ -715,6 +716,8 @@ class Dataset:
         return Dataset(made)
 
     # To the frameworks
+
+    __array__ = NoArray()
 
     def to_jax(self, sharding: Any = None) -> Any:
         """An iterable of the elements as JAX arrays, put on the device two elements ahead.

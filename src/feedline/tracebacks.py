@@ -30,7 +30,7 @@ _VARIABLE = "FEEDLINE_DEBUG"
 _PACKAGE = os.path.dirname(__file__) + os.sep
 _TESTING = _PACKAGE + "testing.py"  # is used as a user's own tests are
 _STANDARD = os.path.dirname(os.__file__) + os.sep, "<frozen "
-_INSTALLED = f"{os.sep}site-packages{os.sep}"
+_INSTALLED = f"-packages{os.sep}"  # site-packages, or Debian's dist-packages
 # Modules in which feedline waits. Frames of theirs that feedline called are as little use as feedline's own.
 _WAITING = {"threading", "contextlib", "concurrent.futures._base", "concurrent.futures.thread"}
 
