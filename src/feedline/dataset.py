@@ -733,7 +733,8 @@ class Dataset:
         """What `model.fit` takes best, on the backend that Keras runs on: elements are batches.
 
         Each is (inputs, targets), with sample weights as a third if there are any. End with prefetch(...), so
-        that the next ones are made while the model trains.
+        that the next ones are made while the model trains. What it gives is for `fit`, `evaluate` and
+        `predict`; use to_tf() for a tf.data.Dataset to add steps to.
         """
         from feedline.adapt.keras import to_keras
 

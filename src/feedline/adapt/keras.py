@@ -132,7 +132,7 @@ class _Adapter:
         return _count(self._dataset)
 
     def _run(self, given: _Given) -> Run:
-        """Begins iterations. It does not hold the adapter, because TensorFlow keeps it as long as the model."""
+        """Begins iterations, without a reference to the adapter: TensorFlow keeps it as long as the model."""
         dataset, progress, silence = self._dataset, self._progress, self._silence
 
         def run() -> Generator[Block]:
