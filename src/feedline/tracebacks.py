@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from inspect import isfunction
-from types import FrameType, TracebackType
+from types import FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar
 
 from feedline.errors import FeedlineError
@@ -105,6 +105,14 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     return guarded
+
+
+_GUARD = _guarded(len).__code__
+
+
+def unguarded(function: FunctionType) -> FunctionType:
+    """The method that `short_tracebacks` has guarded; other functions as they are."""
+    return function.__wrapped__ if function.__code__ is _GUARD else function  # type: ignore[attr-defined]
 
 
 def _shorten(error: BaseException) -> None:
