@@ -32,6 +32,7 @@ from feedline.records.features import (
     TensorFeature,
     VarLenFeature,
 )
+from feedline.tracebacks import debug
 from feedline.write import AppendWriter, ShardedWriter, TFRecordWriter
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "WorkerDied",
     "WorkerError",
     "WriteError",
+    "debug",
     "example",
     "records",
     "rng",

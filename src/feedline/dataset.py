@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from feedline import ops
+from feedline.adapt.asked_by_keras import NoArray
 from feedline.errors import UsageError
 from feedline.explain import Stats, explain, outline, stats
 from feedline.graph import INFINITE, Context, Fingerprint, Node, Site, fingerprint, random_nodes, tree
@@ -23,9 +24,11 @@ from feedline.records.reading import OnCorrupt, skips
 from feedline.run import History, LocalServices
 from feedline.run.cores import usable_cores
 from feedline.structure import flatten
+from feedline.tracebacks import short_tracebacks
 from feedline.write.saving import save
 
 
+@short_tracebacks
 class Dataset:
     """Elements, one after another: trees of tuples and dicts whose leaves are arrays, scalars or bytes.
 
@@ -717,6 +720,8 @@ class Dataset:
 
     # To the frameworks
 
+    __array__ = NoArray()
+
     def to_jax(self, sharding: Any = None) -> Any:
         """An iterable of the elements as JAX arrays, put on the device two elements ahead.
 
@@ -731,7 +736,8 @@ class Dataset:
         """What `model.fit` takes best, on the backend that Keras runs on: elements are batches.
 
         Each is (inputs, targets), with sample weights as a third if there are any. End with prefetch(...), so
-        that the next ones are made while the model trains.
+        that the next ones are made while the model trains. What it gives is for `fit`, `evaluate` and
+        `predict`; use to_tf() for a tf.data.Dataset to add steps to.
         """
         from feedline.adapt.keras import to_keras
 
@@ -955,5 +961,5 @@ def _site(step: str, name: str | None = None) -> Site:
     """Where the user called the method that calls this, and what the step is called there."""
     if not isinstance(name, str | None):
         raise UsageError(f"{step}(name={name!r}): a name is a str, not {type(name).__name__}.")
-    frame = sys._getframe(2)
+    frame = sys._getframe(3)  # past the method and what `short_tracebacks` put around it
     return Site(step, frame.f_code.co_filename, frame.f_lineno, name)

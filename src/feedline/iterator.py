@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -11,11 +10,12 @@ from feedline.block import Block
 from feedline.errors import UsageError
 from feedline.graph import Context, Cursor, Node, State, drawing_nodes, position_key, seeded, tree
 from feedline.graph.alike import Alike
+from feedline.tracebacks import hide_frames, is_ours, short_tracebacks
 
 _VERSION = 2
-_PACKAGE = os.path.dirname(__file__) + os.sep
 
 
+@short_tracebacks
 class DatasetIterator(Iterator[Any]):
     """What `iter(dataset)` gives. Of one thread at a time: a lock for each element would cost more than most.
 
@@ -51,10 +51,13 @@ class DatasetIterator(Iterator[Any]):
         self._is_reading = False
 
     def __next__(self) -> Any:
-        for element in self._elements:
-            self._given += 1
-            return element
-        return self._next_block()
+        try:
+            for element in self._elements:
+                self._given += 1
+                return element
+            return self._next_block()
+        except hide_frames():
+            raise
 
     def _next_block(self) -> Any:
         self._check_open()
@@ -186,7 +189,7 @@ def _clear_frames(error: BaseException | None) -> None:
     while error is not None:
         trace = error.__traceback__
         while trace is not None:
-            if trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            if is_ours(trace.tb_frame):
                 with suppress(RuntimeError):  # it is still running
                     trace.tb_frame.clear()
             trace = trace.tb_next

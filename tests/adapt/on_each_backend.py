@@ -3,10 +3,12 @@
 What a model learns from a dataset must be what it learns from the same arrays.
 """
 
+import gc
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -18,9 +20,8 @@ import pytest
 import feedline as fl
 
 pytestmark = [
-    # Keras says so of every tf.data.Dataset, and of everything whose length it does not know.
+    # Keras says so of every tf.data.Dataset.
     pytest.mark.filterwarnings("ignore:`shuffle=True` was passed"),
-    pytest.mark.filterwarnings("ignore:Your input ran out of data"),
     pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning"),
 ]
 
@@ -153,6 +154,68 @@ def test_evaluate_and_predict_take_it_too():
     )
 
 
+@pytest.mark.parametrize(
+    "pass_it",
+    [
+        lambda model, dataset: model.fit(dataset),
+        lambda model, dataset: model.evaluate(dataset),
+        lambda model, dataset: model.predict(dataset),
+        lambda model, dataset: model.fit(X, Y, validation_data=dataset, verbose=0),
+        lambda model, dataset: model.fit({"a": dataset}, Y),
+    ],
+    ids=["fit", "evaluate", "predict", "validation_data", "in a dict"],
+)
+def test_keras_given_the_dataset_itself_names_to_keras(pass_it):
+    with pytest.raises(fl.UsageError, match=r"to_keras\(\)"):
+        pass_it(new_model(), batches())
+    compiled_model.cache_clear()  # on JAX, Keras leaves it without its variables
+
+
+def some_of(epoch_rows=45):
+    """Batches whose number is not known: of rows that a filter leaves."""
+    rows = fl.Dataset.from_tensor_slices((X, Y, np.arange(ROWS))).filter(lambda x, y, row: row < epoch_rows)
+    return rows.map(lambda x, y, row: (x, y)).batch(BATCH)
+
+
+def test_no_epoch_of_unknown_length_ends_with_a_warning():
+    model, data = new_model(), some_of().to_keras()
+    filters = list(warnings.filters)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model.fit(data, epochs=3, verbose=0, validation_data=some_of().to_keras())
+        model.fit(data, epochs=2, verbose=0, validation_data=data)
+        model.evaluate(data, verbose=0)
+        outputs = model.predict(some_of().to_keras(), verbose=0)
+    assert not [one for one in told if "ran out of data" in str(one.message)]
+    assert len(outputs) == 45
+    assert warnings.filters == filters
+
+
+def test_a_later_epoch_may_be_shorter_than_the_first():
+    kept = iter([60] * 60 + [30] * 60)
+    rows = fl.Dataset.from_tensor_slices((X, Y, np.arange(ROWS))).filter(
+        lambda x, y, row: row < next(kept, 30)
+    )
+    data = rows.map(lambda x, y, row: (x, y)).batch(BATCH).to_keras()
+    new_model().fit(data, epochs=3, verbose=0)
+
+
+def test_fewer_batches_than_steps_per_epoch_are_still_warned_of():
+    data = some_of().to_keras()
+    with pytest.warns(UserWarning, match="ran out of data"):
+        new_model().fit(data, steps_per_epoch=2 * STEPS, verbose=0)
+
+
+def test_a_training_that_is_stopped_leaves_no_filter_behind():
+    filters = list(warnings.filters)
+    for stop in range(STEPS):
+        with pytest.raises(Stop):
+            new_model().fit(some_of().to_keras(), epochs=2, verbose=0, callbacks=[StopAfter(stop)])
+        compiled_model.cache_clear()  # on JAX, Keras leaves it without its variables
+    gc.collect()
+    assert warnings.filters == filters
+
+
 def test_inputs_may_be_a_dict():
     a, b = keras.Input((4,), name="a"), keras.Input((4,), name="b")
     model = keras.Model({"a": a, "b": b}, keras.layers.Dense(1)(keras.layers.Add()([a, b])))
@@ -215,6 +278,7 @@ CASES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # in steps of 4, 6 batches do
 @pytest.mark.parametrize("case", CASES)
 def test_a_resumed_training_ends_with_the_same_weights_wherever_it_stopped(case, tmp_path):
     options = dict(CASES[case])

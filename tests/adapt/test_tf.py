@@ -66,14 +66,16 @@ def address(tensor):
 def test_aligned_arrays_are_not_copied(size):
     rows = aligned(np.arange(200 * size).reshape(200, size))
     block = Block(flatten(0)[1], [rows], 200)
-    tensors = list(from_runs(tf, fl.Dataset.from_tensor_slices(rows), lambda: (yield block)))
+    dataset = fl.Dataset.from_tensor_slices(rows)
+    tensors = list(from_runs(tf, dataset, dataset.element_spec, lambda: (yield block)))
     assert [address(tensor) for tensor in tensors] == [row.ctypes.data for row in rows]
 
 
 def test_the_values_of_aligned_ragged_arrays_are_not_copied():
     ragged = fl.Ragged(aligned(np.arange(2000)), [0, 10, 2000])
     block = Block(flatten(0)[1], [fl.Ragged(ragged, [0, 2])], 1)
-    tensors = list(from_runs(tf, fl.Dataset.from_tensors(ragged), lambda: (yield block)))
+    dataset = fl.Dataset.from_tensors(ragged)
+    tensors = list(from_runs(tf, dataset, dataset.element_spec, lambda: (yield block)))
     assert [address(tensor.flat_values) for tensor in tensors] == [ragged.values.ctypes.data]
 
 

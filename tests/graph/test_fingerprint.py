@@ -243,3 +243,8 @@ def test_a_pipeline_of_many_steps_has_a_fingerprint():
     assert ds.fingerprint() != ds.map(scaled).fingerprint()
     assert twice.fingerprint() == twice.fingerprint()
     assert position_key(twice._node) == position_key(twice._node)
+
+
+def test_a_method_of_a_dataset_counts_by_its_name():
+    told = Dataset.range(3).flat_map(Dataset.range).fingerprint().explain()
+    assert "  function: feedline.dataset.Dataset.range\n" in told

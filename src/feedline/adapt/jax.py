@@ -11,6 +11,7 @@ from feedline.column import Ragged
 from feedline.errors import UsageError
 from feedline.spec import ARRAYS, STRING
 from feedline.structure import flatten
+from feedline.tracebacks import hide_frames
 
 if TYPE_CHECKING:
     from feedline.dataset import Dataset
@@ -28,11 +29,14 @@ class DeviceElements:
 
     def __iter__(self) -> Iterator[Any]:
         waiting: deque[Any] = deque()
-        with iter(self._dataset) as elements:
-            for number, element in enumerate(elements):
-                waiting.append(self._put(element, number))
-                if len(waiting) > _AHEAD:
-                    yield waiting.popleft()
+        try:
+            with iter(self._dataset) as elements:
+                for number, element in enumerate(elements):
+                    waiting.append(self._put(element, number))
+                    if len(waiting) > _AHEAD:
+                        yield waiting.popleft()
+        except hide_frames():
+            raise
         while waiting:
             yield waiting.popleft()
 

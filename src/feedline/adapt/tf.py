@@ -45,13 +45,13 @@ def to_tf(dataset: Dataset) -> Any:
             yield from blocks(elements)
 
     tf = need("tensorflow", "to_tf()", "tf")
-    made, count = from_runs(tf, dataset, run), dataset.cardinality()
+    made, count = from_runs(tf, dataset, dataset.element_spec, run), dataset.cardinality()
     return made if count == UNKNOWN else made.apply(tf.data.experimental.assert_cardinality(count))
 
 
-def from_runs(tf: Any, dataset: Dataset, run: Run) -> Any:
+def from_runs(tf: Any, dataset: Dataset, element_spec: Any, run: Run) -> Any:
     """The tf.data.Dataset, of unknown cardinality, of what `run` gives: elements of the dataset."""
-    specs, structure = _checked(dataset.element_spec)
+    specs, structure = _checked(element_spec)
 
     def crossings() -> Generator[tuple[Any, ...]]:
         # TensorFlow drops this generator with its own iterator. Closing then reaches the dataset's.

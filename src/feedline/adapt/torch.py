@@ -21,6 +21,7 @@ from feedline.graph import INFINITE, UNKNOWN
 from feedline.iterator import DatasetIterator
 from feedline.spec import ARRAYS, STRING
 from feedline.structure import flatten
+from feedline.tracebacks import hide_frames
 
 
 def to_torch(dataset: Dataset) -> Any:
@@ -50,9 +51,12 @@ class _Elements:
         if self._state is not None:
             elements.load_state_dict(self._state)
             self._state = None
-        with elements:
-            for element in elements:
-                yield as_tensors(torch, element)
+        try:
+            with elements:
+                for element in elements:
+                    yield as_tensors(torch, element)
+        except hide_frames():
+            raise
 
     def _begun(self, worker: Any) -> DatasetIterator:
         if worker is None:

@@ -13,6 +13,8 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import TypeVar
 
+from feedline.tracebacks import hide_frames
+
 _T = TypeVar("_T")
 
 _QUIET = 0.2  # seconds in which nobody asks: the thread is out of Python, and has as much as it wants
@@ -35,6 +37,8 @@ def until_exit(items: Generator[_T]) -> Generator[_T]:
                 _working.add(this)
                 if _is_ending:
                     return
+    except hide_frames():
+        raise
     finally:
         _rest(this)
 

@@ -31,6 +31,7 @@ from feedline.run.channel import LEFT, Be, Channel, Closed, Done, Forget, Learn,
 from feedline.run.clock import MOST_SECONDS, deadline
 from feedline.run.exchange import Exchange
 from feedline.run.services import LocalServices
+from feedline.tracebacks import shortened
 
 LULL = 0.02
 """Seconds without a task after which there is time to tidy up."""
@@ -198,12 +199,8 @@ def pickled_error(error: Exception) -> bytes:
 
 
 def _trace(error: Exception) -> str:
-    """From the user's function on."""
-    package = os.path.dirname(os.path.dirname(__file__))
-    frames = traceback.extract_tb(error.__traceback__)
-    while frames and frames[0].filename.startswith(package):
-        frames.pop(0)
-    return "".join(traceback.format_list(frames)).rstrip()
+    """Where the user's function raised it."""
+    return "".join(traceback.format_tb(shortened(error.__traceback__))).rstrip()
 
 
 class _Tee:

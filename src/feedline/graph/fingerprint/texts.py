@@ -38,6 +38,7 @@ from feedline.graph.fingerprint.reached import Absent, Library
 from feedline.graph.fingerprint.remembered import digest_of_array
 from feedline.graph.node import Node
 from feedline.structure import Structure
+from feedline.tracebacks import unguarded
 
 _LONGEST = 100  # characters of a text
 _INLINE = 8  # numbers of an array that are shown
@@ -158,7 +159,7 @@ class Texts(ABC):
 
     def _callable(self, value: Any) -> str | None:
         if isinstance(value, FunctionType):
-            return self.function(value)
+            return self.function(unguarded(value))
         if isinstance(value, type):
             return self._class(value)
         if type(value) is partial:
