@@ -182,9 +182,9 @@ def test_what_cannot_be_an_array_is_refused():
 
 
 CONSTRUCTIONS = {
-    "a negative count": lambda: Dataset.range(3).take(-2),
-    "a negative skip": lambda: Dataset.range(3).skip(-5),
-    "a negative repeat": lambda: Dataset.range(3).repeat(-3),
+    "a take of '2'": lambda: Dataset.range(3).take("2"),
+    "a skip of None": lambda: Dataset.range(3).skip(None),
+    "a repeat of True": lambda: Dataset.range(3).repeat(True),
     "a batch of 0": lambda: Dataset.range(3).batch(0),
     "a batch of '3'": lambda: Dataset.range(3).batch("3"),
     "half an element": lambda: Dataset.range(3).take(2.5),

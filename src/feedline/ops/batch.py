@@ -72,12 +72,7 @@ class Batch(Batching):
         check_bool(self, "drop_remainder")
 
     def spec(self, peek: Peek | None) -> Any:
-        of_input = self.input.spec(peek)
-        if of_input is None:
-            return None
-        leaves, structure = flatten(of_input)
-        size = self.batch_size if self.drop_remainder else None
-        return structure.unflatten([_batch_spec(leaf, size) for leaf in leaves])
+        return batch_spec(self.input.spec(peek), self.batch_size if self.drop_remainder else None)
 
     def gather(self, indices: Indices, context: Context) -> Block:
         maker = BatchMaker(self, context)
@@ -88,6 +83,14 @@ class Batch(Batching):
 
     def open_span(self, context: Context, begin: int, end: int) -> Stream:
         return _BatchStream(self, context, self.span(begin, end), [None, 0, begin * self.batch_size])
+
+
+def batch_spec(of_rows: Any, size: int | None) -> Any:
+    """The spec of batches of `size` rows, or of changing sizes; None if nothing is known of the rows."""
+    if of_rows is None:
+        return None
+    leaves, structure = flatten(of_rows)
+    return structure.unflatten([_batch_spec(leaf, size) for leaf in leaves])
 
 
 def _batch_spec(leaf: Spec, size: int | None) -> Spec:

@@ -20,7 +20,19 @@ import numpy as np
 
 from feedline.block import Block, Sources
 from feedline.errors import UsageError
-from feedline.graph import UNKNOWN, Context, Cursor, DrawingNode, Indices, Node, Peek, State, Stream, tree
+from feedline.graph import (
+    INFINITE,
+    UNKNOWN,
+    Context,
+    Cursor,
+    DrawingNode,
+    Indices,
+    Node,
+    Peek,
+    State,
+    Stream,
+    tree,
+)
 from feedline.graph.alike import Alike
 from feedline.graph.arguments import AUTOTUNE, check_function, check_int
 from feedline.graph.chance import for_made
@@ -49,11 +61,13 @@ class Interleave(DrawingNode):
 
     def __post_init__(self) -> None:
         check_function(self, "function")
-        check_int(self, "cycle_length", 1, "1 at least, or AUTOTUNE or None for the number of cores.")
+        check_int(self, "cycle_length", 1, "must be at least 1, or AUTOTUNE or None.")
         check_int(self, "block_length", 1, "1 at least.")
 
     def cardinality(self) -> int:
-        return UNKNOWN
+        # As tf.data: unknown without workers, although an infinite input never ends.
+        in_parallel = self.workers is not None
+        return INFINITE if in_parallel and self.input.cardinality() == INFINITE else UNKNOWN
 
     def spec(self, peek: Peek | None) -> Any:
         found = peek(self) if peek else None
