@@ -478,14 +478,14 @@ class Dataset:
         """
         check_calls("interleave", num_parallel_calls)
         site = _site("interleave", name)
-        is_open = cycle_length is None or cycle_length == AUTOTUNE
-        cycle = _cycle_length(num_parallel_calls) if is_open else cycle_length
+        if cycle_length is None or cycle_length == AUTOTUNE:
+            cycle_length = _cycle_length(num_parallel_calls)
         length = 1 if block_length is None else block_length
-        made = ops.Interleave(self._node, map_func, cycle, length, num_parallel_calls, site=site)
+        made = ops.Interleave(self._node, map_func, cycle_length, length, num_parallel_calls, site=site)
         if num_parallel_calls is not None and num_parallel_calls > made.cycle_length:
             raise UsageError(
-                f"interleave(cycle_length={cycle}, num_parallel_calls={num_parallel_calls}): no more than "
-                "cycle_length datasets are at work at a time."
+                f"interleave(cycle_length={cycle_length}, num_parallel_calls={num_parallel_calls}): no more "
+                "than cycle_length datasets are at work at a time."
             )
         return Dataset(made)
 
@@ -498,6 +498,9 @@ class Dataset:
         name: str | None = None,
     ) -> Dataset:
         """`map_func` of each element: a plain function on NumPy. A tuple is passed as its arguments.
+
+        A list that it returns is a tuple, as in tf.data; for an array, return `np.array(...)`. Lists inside
+        of a tuple or a dict become arrays.
 
         With `num_parallel_calls` it runs in so many worker processes, or, if it lets other threads run while
         it is at work, in threads by `executor="thread"`. AUTOTUNE takes as many as there are cores,

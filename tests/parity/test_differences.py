@@ -40,14 +40,6 @@ def events(dataset, most=30):
     return found
 
 
-def test_1_a_list_is_an_array():
-    def pair(x):
-        return [x, x]
-
-    assert events(Dataset.range(2).map(pair)) == [[0, 0], [1, 1]]
-    assert events(THEIRS.range(2).map(pair)) == [(0, 0), (1, 1)]
-
-
 def test_2_large_numbers_become_wider():
     assert events(Dataset.from_tensors((2**63, 1e39))) == [(2**63, 1e39)]
     assert events(Dataset.range(1).map(lambda x: 1e39)) == [1e39]
