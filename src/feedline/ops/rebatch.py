@@ -14,6 +14,7 @@ from feedline.graph import UNKNOWN, Context, Cursor, Node, Peek, Site, State, St
 from feedline.graph.alike import NoElement
 from feedline.graph.arguments import check_bool
 from feedline.ops.batch import batch_spec, regroup
+from feedline.ops.nested import are_datasets
 from feedline.ops.unbatch import Unbatch
 from feedline.spec import STRING, ObjectSpec, RaggedSpec, Spec, leaf_spec
 from feedline.structure import flatten
@@ -123,7 +124,7 @@ class _RebatchStream(Stream):
         made = []
         for number, column in enumerate(block.columns):
             ragged = isinstance(column, Ragged) and isinstance(parts[0].columns[number], Ragged)
-            if not ragged and not isinstance(column, np.ndarray | Bytes):
+            if not ragged and not isinstance(column, np.ndarray | Bytes) and not are_datasets(column):
                 self._refuse(parts, number, first)
             made.append(regroup(column, block.rows))
         return Block._trusted(block.structure, made, 1)
