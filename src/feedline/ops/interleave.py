@@ -184,10 +184,16 @@ class _InterleaveStream(Stream):
         self._row_bytes = 0  # in the block that was read last
         self._slow_turns = 0  # so many before whole rounds are tried again
         self._failure: _Failure | None = None  # to be raised after the rows in front of it
+        self._has_read = False  # since the clock was looked at
 
     def next(self, limit: int) -> Block | None:
         out = _Rows()
+        late = self._context.services.deadline()
         while self._failure is None:
+            # A slow function must not keep the first rows back until the block is full.
+            if self._has_read and out.rows and late():
+                break
+            self._has_read = False
             most = min(limit, self._context.rows_to_pick(self._row_bytes))
             if out.rows >= most or not (self._give_rounds(out, most) or self._give_turn(out, most)):
                 break
@@ -245,6 +251,7 @@ class _InterleaveStream(Stream):
         return True
 
     def _read(self, slot: _Slot) -> bool:
+        self._has_read = True
         try:
             slot.read(self._inner.block_rows)
         except NotOpened as failed:
@@ -296,6 +303,7 @@ class _InterleaveStream(Stream):
     def _make_next(self) -> _Failure | None:
         """Make a dataset of the next element of the input, if there is one."""
         made_at = self._input.state()
+        self._has_read = True
         try:
             block = self._input.peek(1)
         except Exception as error:
