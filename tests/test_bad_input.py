@@ -211,7 +211,11 @@ def test_an_empty_dataset_cannot_tell_its_spec():
     here = line_of(test_an_empty_dataset_cannot_tell_its_spec, 3)
     with pytest.raises(UsageError) as caught:
         Dataset.range(0).map(lambda x: x).element_spec  # noqa: B018
-    assert str(caught.value) == f"map, added at {here}: there is no element that could tell the element_spec."
+    assert str(caught.value) == (
+        f"map, added at {here}: there is no element that could tell the element_spec.\n"
+        "  Functions are called, not traced, so only their results tell it. Ask the same pipeline over data "
+        "that is not empty."
+    )
 
 
 @pytest.mark.parametrize("given", [0, -2, 2.5, "2", True])

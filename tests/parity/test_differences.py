@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow, the oracle, is not installed")
 
-from feedline import Dataset, FeedlineError, Ragged  # noqa: E402
+from feedline import Dataset, FeedlineError, Ragged, UsageError  # noqa: E402
+from feedline.run.cores import usable_cores  # noqa: E402
 
 THEIRS = tf.data.Dataset
 ERROR = "an error"
@@ -38,6 +41,62 @@ def events(dataset, most=30):
             one = ERROR
         found.append(one.tolist() if hasattr(one, "tolist") else one)
     return found
+
+
+def calls_for_the_first_element(D, step, seconds):
+    calls = []
+
+    def function(x):
+        calls.append(1)
+        time.sleep(seconds)
+        return x
+
+    if D is Dataset:
+        next(iter(step(D, function)))
+        return len(calls)
+    alone = tf.data.Options()
+    alone.experimental_optimization.inject_prefetch = False
+    next(iter(step(D, lambda x: tf.numpy_function(function, [x], tf.int64)).with_options(alone)))
+    return len(calls)
+
+
+AHEAD = {
+    "map": lambda D, f: D.range(10).map(f),
+    "cache": lambda D, f: D.range(10).map(f).cache(),
+    "flat_map": lambda D, f: D.range(10).flat_map(lambda i: D.from_tensors(f(i))),
+    "interleave": lambda D, f: D.range(2).interleave(lambda i: D.range(10).map(f), cycle_length=2),
+}
+
+
+@pytest.mark.parametrize("step", AHEAD.values(), ids=list(AHEAD))
+def test_1_functions_run_ahead_unless_they_are_slow(step):
+    assert calls_for_the_first_element(THEIRS, step, 0) == 1
+    # How far they run in 5 ms depends on the machine.
+    assert any(calls_for_the_first_element(Dataset, step, 0) > 1 for _ in range(100))
+    # Those that take longer run once for each element.
+    assert calls_for_the_first_element(THEIRS, step, 0.02) == 1
+    assert calls_for_the_first_element(Dataset, step, 0.02) == 1
+
+
+def test_1_a_slow_generator_and_a_slow_input_of_shuffle_run_no_further_than_needed():
+    yielded = []
+
+    def slow():
+        for number in range(1000):
+            time.sleep(0.02)
+            yielded.append(number)
+            yield number
+
+    assert next(iter(Dataset.from_generator(slow))) == 0
+    assert yielded == [0]
+    yielded.clear()
+    next(iter(Dataset.from_generator(slow).shuffle(5)))
+    assert len(yielded) <= 5 + 1
+
+
+def test_1_take_bounds_how_far_functions_run():
+    assert calls_for_the_first_element(Dataset, lambda D, f: D.range(1000).map(f).take(3), 0) <= 3
+    assert calls_for_the_first_element(Dataset, lambda D, f: D.range(1000).map(f).cache().take(3), 0) <= 3
 
 
 def test_2_large_numbers_become_wider():
@@ -125,3 +184,56 @@ def test_10_rows_of_a_ragged_can_be_filled_up():
     theirs = THEIRS.from_tensor_slices(tf.ragged.constant([[1], [2, 3]]))
     with pytest.raises(TypeError, match="padded_batch"):
         theirs.padded_batch(2)
+
+
+def test_11_the_spec_is_what_was_observed():
+    def zeros(i):
+        return np.zeros(2 if i < 20 else 3) if isinstance(i, np.generic) else tf.zeros(tf.where(i < 20, 2, 3))
+
+    def spec(D):
+        return D.range(30).map(zeros).window(2).element_spec.element_spec
+
+    assert spec(Dataset).shape == (2,)
+    assert spec(THEIRS).shape.as_list() == [None]
+
+
+def test_11_the_spec_of_an_empty_dataset_is_an_error_where_functions_make_the_elements():
+    def nothing(D):
+        return D.range(0).flat_map(lambda i: D.range(i))
+
+    with pytest.raises(UsageError, match="Functions are called, not traced"):
+        _ = nothing(Dataset).element_spec
+    assert nothing(THEIRS).element_spec == tf.TensorSpec((), tf.int64)
+    signature = tf.TensorSpec((), tf.int64)
+    assert Dataset.from_generator(lambda: [], output_signature=signature).element_spec.dtype == np.int64
+
+
+def test_12_all_elements_are_counted_as_all():
+    assert events(Dataset.range(4).take(-2)) == events(THEIRS.range(4).take(-2)) == [0, 1, 2, 3]
+    assert Dataset.range(4).take(-2).cardinality() == 4
+    assert int(THEIRS.range(4).take(-2).cardinality()) == -2
+
+
+def test_13_more_calls_than_cores_are_a_cycle_of_that_length():
+    calls = usable_cores() + 1
+
+    def interleaved(D, *cycle):
+        return D.range(9).interleave(lambda i: D.range(i, i + 3), *cycle, num_parallel_calls=calls)
+
+    assert events(interleaved(Dataset)) == events(interleaved(Dataset, calls))
+    assert events(interleaved(Dataset)) == events(interleaved(THEIRS, calls))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        next(iter(interleaved(THEIRS)))
+
+
+def test_14_a_round_without_elements_ends_a_repeated_shuffle():
+    def rounds(D, **signature):
+        sizes = iter([2, 0])
+        return D.from_generator(lambda: range(next(sizes, 2)), **signature).shuffle(10).repeat().take(5)
+
+    signature = {"output_signature": tf.TensorSpec((), tf.int64)}
+    assert sorted(events(rounds(Dataset))) == [0, 1]
+    assert len(events(rounds(THEIRS, **signature))) == 5
+    as_written = tf.data.Options()
+    as_written.experimental_optimization.shuffle_and_repeat_fusion = False
+    assert sorted(events(rounds(THEIRS, **signature).with_options(as_written))) == [0, 1]
