@@ -9,7 +9,7 @@ import pytest
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow, the oracle, is not installed")
 
-from feedline import Dataset, FeedlineError, Ragged, UsageError  # noqa: E402
+from feedline import UNKNOWN_CARDINALITY, Dataset, FeedlineError, Ragged, UsageError  # noqa: E402
 from feedline.run.cores import usable_cores  # noqa: E402
 
 THEIRS = tf.data.Dataset
@@ -208,10 +208,19 @@ def test_11_the_spec_of_an_empty_dataset_is_an_error_where_functions_make_the_el
     assert Dataset.from_generator(lambda: [], output_signature=signature).element_spec.dtype == np.int64
 
 
-def test_12_all_elements_are_counted_as_all():
+def test_12_a_cardinality_is_true_or_unknown():
     assert events(Dataset.range(4).take(-2)) == events(THEIRS.range(4).take(-2)) == [0, 1, 2, 3]
     assert Dataset.range(4).take(-2).cardinality() == 4
     assert int(THEIRS.range(4).take(-2).cardinality()) == -2
+
+    def sampled(D):
+        parts = [D.range(1).repeat(), D.range(1)]
+        return D.sample_from_datasets(parts, seed=1, stop_on_empty_dataset=True)
+
+    assert len(events(sampled(Dataset), 1000)) < 1000
+    assert sampled(Dataset).cardinality() == UNKNOWN_CARDINALITY
+    assert sampled(THEIRS).cardinality() == tf.data.INFINITE_CARDINALITY
+    assert len(events(sampled(THEIRS), 1000)) < 1000
 
 
 def test_13_more_calls_than_cores_are_a_cycle_of_that_length():
