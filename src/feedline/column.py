@@ -81,7 +81,10 @@ class Bytes:
 
 
 class Objects:
-    """Values that share no dtype or no number of dimensions, or that are no arrays."""
+    """Values that share no dtype or no number of dimensions, or that are no arrays.
+
+    As a leaf, it is a batch of datasets.
+    """
 
     __slots__ = ("items",)
 
@@ -90,6 +93,12 @@ class Objects:
 
     def __len__(self) -> int:
         return len(self.items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items)
+
+    def __getitem__(self, row: int) -> Any:
+        return self.items[row]
 
     def __repr__(self) -> str:
         return f"<Objects, {len(self.items)} rows>"
@@ -448,8 +457,11 @@ def _short(row: Any) -> str:
 
 
 def from_batch(leaf: Any, name: str) -> Column:
-    """The column whose rows are those of an array or a Ragged, which `as_leaf` gave. Shares its memory."""
-    if isinstance(leaf, Ragged):
+    """The column whose rows are those of an array, a Ragged or Objects. Shares its memory.
+
+    Of an array, `as_leaf` must have given it.
+    """
+    if isinstance(leaf, Ragged | Objects):
         return leaf
     if not isinstance(leaf, np.ndarray) or leaf.ndim == 0:
         raise UsageError(

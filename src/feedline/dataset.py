@@ -472,25 +472,26 @@ class Dataset:
     ) -> Dataset:
         """The elements of the datasets that `map_func` returns, by turns: `block_length` of each.
 
-        `cycle_length` of them are at work at a time; as many as there are cores when it is None or AUTOTUNE.
-        With `num_parallel_calls`, so many worker processes make and run them, if the first shows it to pay.
+        `cycle_length` of them are open at a time. If it is None or AUTOTUNE, it is `num_parallel_calls`; if
+        that is AUTOTUNE, a third of the cores, rounded up; if that is None, the number of cores. The order
+        of the elements depends on it: give `cycle_length` to have the same order on every machine.
+
+        With `num_parallel_calls`, so many worker processes make and run the datasets, if the first shows
+        that this pays.
 
         >>> [int(x) for x in Dataset.range(2).interleave(lambda i: Dataset.range(i * 10, i * 10 + 3), 2)]
         [0, 10, 1, 11, 2, 12]
         """
         check_calls("interleave", num_parallel_calls)
         site = _site("interleave", name)
-        cycle = usable_cores() if cycle_length is None or cycle_length == AUTOTUNE else cycle_length
+        if cycle_length is None or cycle_length == AUTOTUNE:
+            cycle_length = _cycle_length(num_parallel_calls)
         length = 1 if block_length is None else block_length
-        made = ops.Interleave(self._node, map_func, cycle, length, num_parallel_calls, site=site)
-        if (
-            cycle is cycle_length
-            and num_parallel_calls is not None
-            and num_parallel_calls > made.cycle_length
-        ):
+        made = ops.Interleave(self._node, map_func, cycle_length, length, num_parallel_calls, site=site)
+        if num_parallel_calls is not None and num_parallel_calls > made.cycle_length:
             raise UsageError(
-                f"interleave(cycle_length={cycle}, num_parallel_calls={num_parallel_calls}): no more than "
-                "cycle_length datasets are at work at a time."
+                f"interleave(cycle_length={cycle_length}, num_parallel_calls={num_parallel_calls}): no more "
+                "than cycle_length datasets are at work at a time."
             )
         return Dataset(made)
 
@@ -503,6 +504,9 @@ class Dataset:
         name: str | None = None,
     ) -> Dataset:
         """`map_func` of each element: a plain function on NumPy. A tuple is passed as its arguments.
+
+        A list that it returns is a tuple, as in tf.data; for an array, return `np.array(...)`. Lists inside
+        of a tuple or a dict become arrays.
 
         With `num_parallel_calls` it runs in so many worker processes, or, if it lets other threads run while
         it is at work, in threads by `executor="thread"`. AUTOTUNE takes as many as there are cores,
@@ -552,6 +556,8 @@ class Dataset:
     ) -> Dataset:
         """The rows of the batches, in batches of another size; of a list of sizes, each has its turn.
 
+        A size of 0 gives an empty batch, as in tf.data. If all sizes are 0, these never end.
+
         >>> batches = Dataset.range(7).batch(4)
         >>> [b.tolist() for b in batches.rebatch(3)], [b.tolist() for b in batches.rebatch([2, 1])]
         ([[0, 1, 2], [3, 4, 5], [6]], [[0, 1], [2], [3, 4], [5], [6]])
@@ -572,7 +578,7 @@ class Dataset:
             return node.reduced(elements)
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Dataset:
-        """The elements `count` times over; for ever when it is None or -1.
+        """The elements `count` times over; for ever when it is None or negative.
 
         >>> [int(x) for x in Dataset.range(2).repeat(2)]
         [0, 1, 0, 1]
@@ -639,7 +645,7 @@ class Dataset:
         return Dataset(ops.Shuffle(self._node, buffer_size, anew, seed=seed, site=site))
 
     def skip(self, count: int, name: str | None = None) -> Dataset:
-        """All but the first `count` elements; none for -1.
+        """All but the first `count` elements; nothing when it is negative.
 
         >>> [int(x) for x in Dataset.range(5).skip(3)]
         [3, 4]
@@ -647,7 +653,7 @@ class Dataset:
         return Dataset(ops.Skip(self._node, count, site=_site("skip", name)))
 
     def take(self, count: int, name: str | None = None) -> Dataset:
-        """The first `count` elements; all of them for -1. The rest is never read.
+        """The first `count` elements; all of them when it is negative. The rest is never read.
 
         >>> [int(x) for x in Dataset.range(5).take(2)]
         [0, 1]
@@ -955,6 +961,13 @@ def _nodes(datasets: Any, site: Site) -> tuple[Node, ...]:
             raise UsageError(f"{site.step}: give datasets, not {type(one).__name__}.")
         found.append(one._node)
     return tuple(found)
+
+
+def _cycle_length(calls: int | None) -> int:
+    """Of interleave, where the user leaves it open: as tf.data chooses it."""
+    if calls is None:
+        return usable_cores()
+    return -(-usable_cores() // 3) if calls == AUTOTUNE else calls
 
 
 def _site(step: str, name: str | None = None) -> Site:

@@ -153,9 +153,10 @@ class ObjectSpec:
 
 @dataclass(frozen=True, slots=True)
 class DatasetSpec(ObjectSpec):
-    """A dataset, and the spec of its elements: what `window` gives."""
+    """A dataset, and the spec of its elements: what `window` gives. With a shape, a batch of datasets."""
 
     element_spec: Any
+    shape: Shape = ()
 
 
 Spec: TypeAlias = ArraySpec | RaggedSpec | ObjectSpec

@@ -155,10 +155,17 @@ class Structure:
         if self._match(tree, leaves):
             return leaves
         other = flatten(tree)[1]
+        hint = ""
+        if isinstance(self.root, Tuple) and isinstance(other.root, Tuple):
+            # Lists of changing length that a function returns, tokens say, arrive here as tuples.
+            hint = (
+                "\n  A list that a function returns is a tuple, as in tf.data. For an array:  np.array(...)"
+            )
         raise WrongKind(
             f"{_differ(self.root, other.root, 'element')}: this element has another structure than those "
             f"before it, {_text(other.root)} instead of {_text(self.root)} (* is a leaf).\n"
             "  Every element of a dataset must have the same tuples, dict keys and Nones."
+            f"{hint}"
         )
 
     def paths(self) -> list[str]:

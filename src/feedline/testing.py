@@ -19,7 +19,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
-from feedline.block import Ragged
+from feedline.block import Objects, Ragged
 from feedline.dataset import Dataset
 from feedline.graph import INFINITE, UNKNOWN, Context
 from feedline.iterator import DatasetIterator
@@ -130,6 +130,8 @@ def _same_leaf(one: Any, other: Any) -> bool:
     if isinstance(one, Dataset) and isinstance(other, Dataset):
         ours, theirs = list(one), list(other)
         return len(ours) == len(theirs) and all(map(same, ours, theirs))
+    if isinstance(one, Objects) and isinstance(other, Objects):
+        return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, Ragged) or isinstance(other, Ragged):
         return isinstance(one, Ragged) and one.equals(other)
     one, other = as_leaf(one), as_leaf(other)

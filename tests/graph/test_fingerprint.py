@@ -55,6 +55,7 @@ def test_explain_has_a_block_for_each_step():
         "  step: 1",
         "  output_type: 'int64'",
         "map(scaled): Map",
+        "  meaning of a returned list: a tuple",
         "  function: function scaled",
         "  function scaled: code ...",
         "    global SCALE: 2",
@@ -248,3 +249,25 @@ def test_a_pipeline_of_many_steps_has_a_fingerprint():
 def test_a_method_of_a_dataset_counts_by_its_name():
     told = Dataset.range(3).flat_map(Dataset.range).fingerprint().explain()
     assert "  function: feedline.dataset.Dataset.range\n" in told
+
+
+def test_that_a_returned_list_is_a_tuple_counts():
+    # Entries from before that hold other elements, and must not be read.
+    def told(found):
+        return [text for name, text in found.parts.items() if name.endswith(": meaning of a returned list")]
+
+    for pipeline in (
+        Dataset.range(5).map(list),
+        Dataset.range(5).flat_map(lambda i: Dataset.range(i).map(lambda x: [x, x])),
+        Dataset.from_generator(lambda shard: [shard.index], workers=2),
+        Dataset.zip(Dataset.range(3), Dataset.range(3).filter(bool)),
+    ):
+        assert told(pipeline.fingerprint()) == ["a tuple"]
+        assert told(strict_fingerprint(pipeline._node, "by hand")) == ["a tuple"]
+    assert told(Dataset.range(5).batch(2).shuffle(3, seed=1).fingerprint()) == []
+
+
+def test_the_change_is_told_in_words():
+    found = Dataset.range(5).map(scaled).fingerprint()
+    before = {name: text for name, text in found.parts.items() if "returned list" not in name}
+    assert found.changes(before) == ["map(scaled): meaning of a returned list is new: a tuple"]

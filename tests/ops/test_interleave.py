@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from feedline import AUTOTUNE, Dataset, Ragged, UsageError
 from feedline.graph import Context
 from feedline.run import LocalServices
+from feedline.run.cores import usable_cores
 from feedline.testing import check_errors, check_laws
 from tests.ops.sources import every_source
 from tests.tfdata import both, both_refuse
@@ -102,6 +103,41 @@ def test_the_cycle_is_as_long_as_there_are_cores():
     )
 
 
+@pytest.mark.parametrize("cycle_length", [None, AUTOTUNE])
+@pytest.mark.parametrize("calls", [1, 2, AUTOTUNE])
+def test_a_cycle_that_is_left_open_is_as_long_as_in_tf_data(cycle_length, calls):
+    if calls == 2 and usable_cores() < 2:
+        pytest.skip("tf.data refuses more calls than there are cores")
+
+    def four_of_each(D):
+        numbers = D.from_tensor_slices([4, 5, 6, 7])
+        return numbers.interleave(lambda x: D.from_tensors(x).repeat(4), cycle_length, 3, calls)
+
+    found = both(four_of_each)
+    if calls == 1:
+        assert found == [4, 4, 4, 4, 5, 5, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7]
+
+
+def test_a_cycle_of_more_calls_than_cores_does_not_depend_on_the_machine():
+    def four_of_each(cycle_length, calls):
+        return list(Dataset.range(9).interleave(lambda x: Dataset.range(x, x + 4), cycle_length, 3, calls))
+
+    assert four_of_each(None, 7) == four_of_each(7, None)
+
+
+def test_in_parallel_an_infinite_input_makes_an_infinite_dataset_as_in_tf_data():
+    for calls in (None, 1, AUTOTUNE):
+        for repeats in (1, None):
+            both(
+                lambda D, calls=calls, repeats=repeats: (
+                    D.range(3)
+                    .repeat(repeats)
+                    .interleave(lambda i: D.range(2), cycle_length=2, num_parallel_calls=calls)
+                ),
+                most=20,
+            )
+
+
 def test_errors_come_in_their_place():
     source = Dataset.range(12)
     for step in (
@@ -173,7 +209,7 @@ def test_interleave_refuses_what_tf_data_refuses(how):
     [
         (
             {"cycle_length": 0},
-            "interleave(cycle_length=0): 1 at least, or AUTOTUNE or None for the number of cores.",
+            "interleave(cycle_length=0): must be at least 1, or AUTOTUNE or None.",
         ),
         ({"block_length": 0}, "interleave(block_length=0): 1 at least."),
         ({"block_length": "1"}, "interleave(block_length='1'): block_length must be an int, not str."),

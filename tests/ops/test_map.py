@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import enum
 import time
+from collections import namedtuple
 
 import numpy as np
 import pytest
 
 from feedline import Dataset, Ragged, UsageError
-from feedline.testing import assert_same, check_errors, check_laws
+from feedline.testing import assert_same, check_errors, check_laws, same
 from tests.ops.sources import Point, every_source
 from tests.tfdata import both, both_refuse, tensorflow
 
@@ -98,9 +99,52 @@ def test_a_function_may_return_what_it_was_given():
     ]
 
 
-def test_a_list_is_an_array_also_as_the_whole_result():
-    # In tf.data, there alone, it is a tuple.
-    assert [x.tolist() for x in Dataset.range(2).map(lambda x: [x, x])] == [[0, 0], [1, 1]]
+Pair = namedtuple("Pair", "a b")
+
+RESULTS = {
+    "a list": lambda x: [x, 2 * x],
+    "one item": lambda x: [x],
+    "lists in a list": lambda x: [[x, x], [x, x]],
+    "lists of two lengths": lambda x: [[x], [x, x]],
+    "tuples in a list": lambda x: [(x, x), (x, 1)],
+    "dicts in a list": lambda x: [{"a": x}, {"a": [x, x]}],
+    "numbers": lambda x: [1, 2.5, "a"],
+    "None in a list": lambda x: [None, x],
+    "a list in a tuple": lambda x: ([x, x], x),
+    "lists in a list in a tuple": lambda x: ([[x, x], [x, x]],),
+    "a list in a dict": lambda x: {"a": [x, x]},
+    "a namedtuple": lambda x: Pair(x, x),
+    "a list in a namedtuple": lambda x: Pair([x, x], x),
+}
+
+
+@pytest.mark.parametrize("result", RESULTS.values(), ids=list(RESULTS))
+def test_a_list_that_is_the_whole_result_is_a_tuple_as_in_tf_data(result):
+    found = both(lambda D: D.range(5).map(result))
+    for how in ({"num_parallel_calls": 2}, {"num_parallel_calls": 2, "executor": "thread"}):
+        assert_same(Dataset.range(5).map(result, **how), found)
+    assert same(Dataset.range(5).map(result)[3], found[3])
+    check_laws(lambda ds: ds.map(result), Dataset.range(5))
+
+
+def test_its_items_are_the_arguments_of_the_next_function_as_in_tf_data():
+    assert both(lambda D: D.range(3).map(lambda x: [x, 2 * x]).map(lambda a, b: a + b)) == [0, 3, 6]
+
+
+def test_an_empty_list_is_no_element_as_in_tf_data():
+    with pytest.raises(UsageError, match="an element needs one array at least"):
+        list(Dataset.range(2).map(lambda x: []))
+    with pytest.raises(tensorflow().errors.InvalidArgumentError):
+        tensorflow().data.Dataset.range(2).map(lambda x: [])
+
+
+def test_lists_of_changing_length_are_refused_with_the_remedy():
+    with pytest.raises(
+        UsageError, match=r"A list that a function returns is a tuple.*For an array:  np\.array"
+    ):
+        list(Dataset.range(1, 4).map(lambda n: [0] * int(n)))
+    arrays = Dataset.range(1, 4).map(lambda n: np.array([0] * int(n)))
+    assert [len(one) for one in arrays] == [1, 2, 3]
 
 
 class Color(enum.IntEnum):
@@ -180,4 +224,6 @@ def test_a_function_may_return_the_list_it_fills():
         kept[0] = int(x)
         return kept
 
-    assert [row.tolist() for row in Dataset.range(50).map(function)] == [[x] for x in range(50)]
+    assert list(Dataset.range(50).map(function)) == [(x,) for x in range(50)]
+    lists = Dataset.range(50).map(lambda x: {"a": function(x)})
+    assert [row["a"].tolist() for row in lists] == [[x] for x in range(50)]

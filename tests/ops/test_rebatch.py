@@ -36,6 +36,55 @@ def test_batches_are_those_of_tf_data_whatever_the_sizes():
     both(lambda D: D.range(0).batch(4).rebatch(3))
 
 
+@pytest.mark.parametrize("rows", [0, 1, 3, 4])
+@pytest.mark.parametrize("sizes", [[1, 0], [0, 1], [2, 0], [0, 2], [2, 0, 0, 1], [0, 3, 1]], ids=str)
+def test_a_size_of_0_gives_an_empty_batch_as_in_tf_data(sizes, rows):
+    for drop in (False, True):
+        both(lambda D, drop=drop: D.range(rows).batch(2).rebatch(sizes, drop))
+    both(
+        lambda D: D.range(rows).map(lambda x: {"a": x, "b": [x, x]}).batch(2).rebatch(sizes)
+    ) if rows else None
+
+
+@pytest.mark.parametrize("size", [0, [0], [0, 0]], ids=str)
+def test_sizes_that_are_all_0_give_empty_batches_without_end(size):
+    for drop in (False, True):
+        found = both(lambda D, drop=drop: D.range(3).batch(2).rebatch(size, drop), most=9)
+        assert [one.shape for one in found] == [(0,)] * 9
+
+
+def test_sizes_of_an_empty_batch_that_are_not_known_are_0():
+    pairs = [np.zeros((2, 3)), np.zeros((2, 3))]
+    for shape in ([None, None], [None, 3], [2, 3]):
+        both(lambda D, shape=shape: generated(D, pairs, (shape, "float64")).rebatch([0, 2]))
+    both(lambda D: generated(D, [["a", "b"], ["c"]], ([None], tf.string)).rebatch([0, 2]))
+    both(lambda D: generated(D, [], ([None], "int32")).rebatch([0, 2]))
+
+
+def test_an_empty_batch_of_ragged_rows_is_ragged():
+    ragged = Ragged([1, 2, 3, 4], [0, 2, 2, 4])
+    theirs = tf.RaggedTensor.from_row_splits([1, 2, 3, 4], [0, 2, 2, 4])
+    for sizes in ([0, 2], [2, 0]):
+        compare(
+            Dataset.from_tensors(ragged).rebatch(sizes), tf.data.Dataset.from_tensors(theirs).rebatch(sizes)
+        )
+
+
+def test_no_empty_batch_comes_where_nothing_tells_what_it_is_like():
+    assert list(Dataset.range(0).map(lambda x: [x]).rebatch([0, 1])) == []
+
+
+@pytest.mark.parametrize("sizes", [[0, 2], [2, 0], [1, 0, 3]], ids=str)
+def test_it_obeys_the_laws_with_empty_batches(sizes):
+    for drop in (False, True):
+        check_laws(lambda ds, drop=drop: ds.batch(2).rebatch(sizes, drop), Dataset.range(7))
+    check_laws(lambda ds: ds.rebatch(sizes), Dataset.range(5).map(lambda i: np.full((i % 3, 2), i)))
+    check_laws(lambda ds: ds.rebatch(sizes), Dataset.from_tensors(sources.RAGGED).repeat(2))
+    check_laws(lambda ds: ds.batch(2).rebatch(0), Dataset.range(3), most=9)
+    ours = check_errors(lambda ds: ds.batch(1).rebatch(sizes), Dataset.range(16))
+    oracle.assert_same_events(ours, oracle.failing_range(16).batch(1).rebatch(sizes))
+
+
 def test_the_size_is_in_the_spec_where_no_batch_can_be_short():
     for size, drop in product((3, 4, [2, 2], [2, 3]), (False, True)):
         ours, theirs = (D.range(12).batch(6, True).rebatch(size, drop) for D in (Dataset, tf.data.Dataset))
@@ -73,11 +122,11 @@ def test_what_is_not_joined_is_not_copied():
 
 
 @pytest.mark.parametrize("size", [-1, [], [2, -1], [[1]], 2.5, "a"], ids=str)
-def test_sizes_are_integers_of_one_at_least(size):
-    # tf.data takes 0, for ever empty batches, and crashes for less.
-    with pytest.raises(UsageError, match="1 at least, or a list"):
+def test_sizes_are_integers_of_at_least_0(size):
+    # tf.data crashes for less than 0.
+    with pytest.raises(UsageError, match="at least 0, or a list"):
         Dataset.range(5).batch(2).rebatch(size)
-    for wrong in (0, 2**63, [1, 2**63]):
+    for wrong in (2**63, [1, 2**63]):
         with pytest.raises(UsageError):
             Dataset.range(5).batch(2).rebatch(wrong)
 

@@ -18,6 +18,7 @@ from tests.ops.oracle import tf
         ((np.int64(3), np.zeros(2)), lambda state, x: (state[0] * 2, state[1] + 1.0)),
         ({"a": 0, "b": 1.5}, lambda state, x: state),
         (b"text", lambda state, x: state),
+        ((np.int64(0), np.int64(1)), lambda state, x: [state[0] + x, state[1] * 2]),  # a list is a tuple
     ],
 )
 @pytest.mark.parametrize("count", [0, 5])
@@ -25,6 +26,16 @@ def test_it_gives_what_tf_data_gives(first, function, count):
     theirs = tf.data.Dataset.range(count).reduce(first, function)
     theirs = tf.nest.map_structure(lambda tensor: tensor.numpy(), theirs)
     assert_same([Dataset.range(count).reduce(first, function)], [theirs])
+
+
+def test_a_list_is_not_an_array_where_the_state_is_one_as_in_tf_data():
+    def function(state, x):
+        return [state[0] + x, state[1]]
+
+    with pytest.raises(UsageError, match="the new state is not like initial_state"):
+        Dataset.range(3).reduce(np.zeros(2, np.int64), function)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        tf.data.Dataset.range(3).reduce(np.zeros(2, np.int64), function)
 
 
 def test_a_tuple_is_one_argument():

@@ -40,6 +40,12 @@ def test_state_and_element_are_two_arguments_whatever_they_are():
     oracle.assert_same_elements(ours, theirs)
 
 
+def test_the_pair_may_be_a_list_and_lists_inside_of_it_are_arrays_as_in_tf_data():
+    for function in (lambda s, x: [s + x, x], lambda s, x: (s + x, [x, s]), lambda s, x: [s, [x, s]]):
+        ours, theirs = (D.range(4).scan(np.int64(0), function) for D in (Dataset, tf.data.Dataset))
+        oracle.assert_same_elements(ours, theirs)
+
+
 def test_python_numbers_in_the_first_state_are_as_narrow_as_in_tf_data():
     ours, theirs = (
         ds.range(3).scan((0, 0.0), lambda state, x: (state, state)) for ds in (Dataset, tf.data.Dataset)

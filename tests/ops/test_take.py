@@ -3,7 +3,8 @@
 import pytest
 
 from feedline import Dataset, UsageError
-from feedline.testing import check_errors, check_laws
+from feedline.testing import assert_same, check_errors, check_laws
+from tests.ops import oracle
 from tests.ops.sources import every_source
 from tests.tfdata import both
 
@@ -17,6 +18,15 @@ def test_take_keeps_what_tf_data_keeps(count):
     both(lambda D: D.range(0).take(count))
     both(lambda D: D.range(3).repeat().take(count), most=20)
     both(lambda D: D.range(10).take(count).take(4).repeat(2))
+
+
+def test_every_negative_count_means_all_as_in_tf_data():
+    for count in (-2, -7, -(2**63)):
+        ours, theirs = (D.range(4).take(count) for D in (Dataset, oracle.tf.data.Dataset))
+        assert_same(ours, theirs.as_numpy_iterator())
+        # tf.data takes the smaller of the count and the cardinality, and says -2 or -7.
+        assert ours.cardinality() == len(ours) == 4
+    check_laws(lambda ds: ds.take(-2), Dataset.range(9).filter(lambda x: x != 5))
 
 
 @every_source
@@ -47,7 +57,7 @@ def test_what_comes_after_is_never_read():
 @pytest.mark.parametrize(
     ("count", "text"),
     [
-        (-2, "take(count=-2): count must be 0 or more, or -1 for all."),
+        (-(2**63) - 1, "take(count=-9223372036854775809): count must be at least -(2**63)."),
         (2.5, "take(count=2.5): count must be an int, not float."),
         ("3", "take(count='3'): count must be an int, not str."),
         (True, "take(count=True): count must be an int, not bool."),

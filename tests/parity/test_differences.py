@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
+import time
 
 import numpy as np
 import pytest
 
 tf = pytest.importorskip("tensorflow", reason="TensorFlow, the oracle, is not installed")
 
-from feedline import Dataset, FeedlineError, Ragged, records  # noqa: E402
+from feedline import (  # noqa: E402
+    UNKNOWN_CARDINALITY,
+    Dataset,
+    FeedlineError,
+    Ragged,
+    UsageError,
+    records,
+)
+from feedline.run.cores import usable_cores  # noqa: E402
 
 THEIRS = tf.data.Dataset
 ERROR = "an error"
@@ -42,12 +51,60 @@ def events(dataset, most=30):
     return found
 
 
-def test_1_a_list_is_an_array():
-    def pair(x):
-        return [x, x]
+def calls_for_the_first_element(D, step, seconds):
+    calls = []
 
-    assert events(Dataset.range(2).map(pair)) == [[0, 0], [1, 1]]
-    assert events(THEIRS.range(2).map(pair)) == [(0, 0), (1, 1)]
+    def function(x):
+        calls.append(1)
+        time.sleep(seconds)
+        return x
+
+    if D is Dataset:
+        next(iter(step(D, function)))
+        return len(calls)
+    alone = tf.data.Options()
+    alone.experimental_optimization.inject_prefetch = False
+    next(iter(step(D, lambda x: tf.numpy_function(function, [x], tf.int64)).with_options(alone)))
+    return len(calls)
+
+
+AHEAD = {
+    "map": lambda D, f: D.range(10).map(f),
+    "cache": lambda D, f: D.range(10).map(f).cache(),
+    "flat_map": lambda D, f: D.range(10).flat_map(lambda i: D.from_tensors(f(i))),
+    "interleave": lambda D, f: D.range(2).interleave(lambda i: D.range(10).map(f), cycle_length=2),
+}
+
+
+@pytest.mark.parametrize("step", AHEAD.values(), ids=list(AHEAD))
+def test_1_functions_run_ahead_unless_they_are_slow(step):
+    assert calls_for_the_first_element(THEIRS, step, 0) == 1
+    # How far they run in 5 ms depends on the machine.
+    assert any(calls_for_the_first_element(Dataset, step, 0) > 1 for _ in range(100))
+    # Those that take longer run once for each element.
+    assert calls_for_the_first_element(THEIRS, step, 0.02) == 1
+    assert calls_for_the_first_element(Dataset, step, 0.02) == 1
+
+
+def test_1_a_slow_generator_and_a_slow_input_of_shuffle_run_no_further_than_needed():
+    yielded = []
+
+    def slow():
+        for number in range(1000):
+            time.sleep(0.02)
+            yielded.append(number)
+            yield number
+
+    assert next(iter(Dataset.from_generator(slow))) == 0
+    assert yielded == [0]
+    yielded.clear()
+    next(iter(Dataset.from_generator(slow).shuffle(5)))
+    assert len(yielded) <= 5 + 1
+
+
+def test_1_take_bounds_how_far_functions_run():
+    assert calls_for_the_first_element(Dataset, lambda D, f: D.range(1000).map(f).take(3), 0) <= 3
+    assert calls_for_the_first_element(Dataset, lambda D, f: D.range(1000).map(f).cache().take(3), 0) <= 3
 
 
 def test_2_large_numbers_become_wider():
@@ -137,7 +194,7 @@ def test_10_rows_of_a_ragged_can_be_filled_up():
         theirs.padded_batch(2)
 
 
-def test_11_patterns_leave_out_what_feedline_wrote_beside_the_data(tmp_path):
+def test_15_patterns_leave_out_what_feedline_wrote_beside_the_data(tmp_path):
     Dataset.range(3).map(lambda n: {"n": n}).save_tfrecords(tmp_path, shards=1)
 
     def listed(D, pattern):
@@ -148,3 +205,65 @@ def test_11_patterns_leave_out_what_feedline_wrote_beside_the_data(tmp_path):
     assert set(listed(THEIRS, "*")) > set(shards)
     for pattern in ("*.tfrecord", "[!.]*"):
         assert listed(Dataset, pattern) == listed(THEIRS, pattern) == shards
+
+
+def test_11_the_spec_is_what_was_observed():
+    def zeros(i):
+        return np.zeros(2 if i < 20 else 3) if isinstance(i, np.generic) else tf.zeros(tf.where(i < 20, 2, 3))
+
+    def spec(D):
+        return D.range(30).map(zeros).window(2).element_spec.element_spec
+
+    assert spec(Dataset).shape == (2,)
+    assert spec(THEIRS).shape.as_list() == [None]
+
+
+def test_11_the_spec_of_an_empty_dataset_is_an_error_where_functions_make_the_elements():
+    def nothing(D):
+        return D.range(0).flat_map(lambda i: D.range(i))
+
+    with pytest.raises(UsageError, match="Functions are called, not traced"):
+        _ = nothing(Dataset).element_spec
+    assert nothing(THEIRS).element_spec == tf.TensorSpec((), tf.int64)
+    signature = tf.TensorSpec((), tf.int64)
+    assert Dataset.from_generator(lambda: [], output_signature=signature).element_spec.dtype == np.int64
+
+
+def test_12_a_cardinality_is_true_or_unknown():
+    assert events(Dataset.range(4).take(-2)) == events(THEIRS.range(4).take(-2)) == [0, 1, 2, 3]
+    assert Dataset.range(4).take(-2).cardinality() == 4
+    assert int(THEIRS.range(4).take(-2).cardinality()) == -2
+
+    def sampled(D):
+        parts = [D.range(1).repeat(), D.range(1)]
+        return D.sample_from_datasets(parts, seed=1, stop_on_empty_dataset=True)
+
+    assert len(events(sampled(Dataset), 1000)) < 1000
+    assert sampled(Dataset).cardinality() == UNKNOWN_CARDINALITY
+    assert sampled(THEIRS).cardinality() == tf.data.INFINITE_CARDINALITY
+    assert len(events(sampled(THEIRS), 1000)) < 1000
+
+
+def test_13_more_calls_than_cores_are_a_cycle_of_that_length():
+    calls = usable_cores() + 1
+
+    def interleaved(D, *cycle):
+        return D.range(9).interleave(lambda i: D.range(i, i + 3), *cycle, num_parallel_calls=calls)
+
+    assert events(interleaved(Dataset)) == events(interleaved(Dataset, calls))
+    assert events(interleaved(Dataset)) == events(interleaved(THEIRS, calls))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        next(iter(interleaved(THEIRS)))
+
+
+def test_14_a_round_without_elements_ends_a_repeated_shuffle():
+    def rounds(D, **signature):
+        sizes = iter([2, 0])
+        return D.from_generator(lambda: range(next(sizes, 2)), **signature).shuffle(10).repeat().take(5)
+
+    signature = {"output_signature": tf.TensorSpec((), tf.int64)}
+    assert sorted(events(rounds(Dataset))) == [0, 1]
+    assert len(events(rounds(THEIRS, **signature))) == 5
+    as_written = tf.data.Options()
+    as_written.experimental_optimization.shuffle_and_repeat_fusion = False
+    assert sorted(events(rounds(THEIRS, **signature).with_options(as_written))) == [0, 1]

@@ -36,6 +36,12 @@ def check_int(node: Node, name: str, least: int, rule: str) -> None:
     object.__setattr__(node, name, number)
 
 
+def check_count(node: Node) -> None:
+    """Make the argument `count` a plain int, and -1 of every negative one, as tf.data does."""
+    check_int(node, "count", -(2**63), "count must be at least -(2**63).")
+    object.__setattr__(node, "count", max(node.count, -1))  # type: ignore[attr-defined]
+
+
 def check_number(node: Node, name: str, kinds: str) -> None:
     """Make the argument `name`, a dtype of these kinds, the dtype's name. UsageError when it is none."""
     value = getattr(node, name)

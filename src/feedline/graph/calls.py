@@ -77,6 +77,7 @@ def results(
                 for value in islice(returned, some):
                     # The next call may write into an array that the function keeps, or that is a view of one.
                     if type(value) is not np.ndarray or value.base is not None or getrefcount(value) > _ALONE:
+                        value = whole_result(value)
                         value = own(value) if len(values) + 1 < block.rows else value
                     values.append(value)  # not extend: what came in front of an error must stay
                 if len(values) < wanted:
@@ -87,6 +88,11 @@ def results(
     except Exception as error:
         return values, error
     return values, None
+
+
+def whole_result(value: Any) -> Any:
+    """What a function returned for an element: a list is a tuple there, as in tf.data, and nowhere else."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _references() -> int:

@@ -6,6 +6,9 @@ of its rows that were passed; a restored one reads that block again and drops th
 An element that fails counts as passed once `peek` has raised. A step that still has rows to give in front of
 the error sets `held`: then the state is that in front of the element, until `release`. An interrupt (Ctrl-C)
 sets it for good: what the steps were at may be lost, so the rows must be read anew, from `state`.
+
+At its end the stream is closed, so that a generator's `finally` runs then, and files, threads and workers are
+free while the iterator is still held.
 """
 
 from __future__ import annotations
@@ -33,10 +36,14 @@ class Cursor:
         self._stream = context.open(node, self._before)
         self._block: Block | None = None
         self._row = 0  # of _block, the next
+        self._has_ended = False
+        self._end: State = None  # the state of the stream there
 
     def peek(self, limit: int) -> Block | None:
         """At most `limit` of the rows that follow, one at least; None at the end. Nothing is passed."""
         while self._block is None or self._row == self._block.rows:
+            if self._has_ended:
+                return None
             if self._block is not None or not self._drop:
                 self._before = self._stream.state()
             self._block, self._row = None, 0
@@ -48,6 +55,8 @@ class Cursor:
                 self.held = True
                 raise
             if block is None:
+                self._end, self._has_ended = self._stream.state(), True
+                self._stream.close()
                 return None
             self._block = block
             self._row = min(self._drop, block.rows)
@@ -91,7 +100,7 @@ class Cursor:
         if self.held:
             return [self._before, self._row + self._drop, self.passed]
         if not self._drop and (self._block is None or self._row == self._block.rows):
-            return [self._stream.state(), 0, self.passed]
+            return [self._end if self._has_ended else self._stream.state(), 0, self.passed]
         return [self._before, self._row + self._drop, self.passed]
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,8 @@ from feedline.graph.alike import known_spec
 from feedline.graph.arguments import check_bool, check_int
 from feedline.graph.span import Span
 from feedline.joining import stack
-from feedline.spec import ArraySpec, ObjectSpec, RaggedSpec, Spec, leaf_spec
+from feedline.ops.nested import are_datasets
+from feedline.spec import ArraySpec, DatasetSpec, ObjectSpec, RaggedSpec, Spec, leaf_spec
 from feedline.structure import flatten
 
 
@@ -75,12 +76,7 @@ class Batch(Batching):
         check_bool(self, "drop_remainder")
 
     def spec(self, peek: Peek | None) -> Any:
-        of_input = self.input.spec(peek)
-        if of_input is None:
-            return None
-        leaves, structure = flatten(of_input)
-        size = self.batch_size if self.drop_remainder else None
-        return structure.unflatten([_batch_spec(leaf, size) for leaf in leaves])
+        return batch_spec(self.input.spec(peek), self.batch_size if self.drop_remainder else None)
 
     def gather(self, indices: Indices, context: Context) -> Block:
         maker = BatchMaker(self, context)
@@ -93,12 +89,20 @@ class Batch(Batching):
         return _BatchStream(self, context, self.span(begin, end), [None, 0, begin * self.batch_size])
 
 
+def batch_spec(of_rows: Any, size: int | None) -> Any:
+    """The spec of batches of `size` rows, or of changing sizes; None if nothing is known of the rows."""
+    if of_rows is None:
+        return None
+    leaves, structure = flatten(of_rows)
+    return structure.unflatten([_batch_spec(leaf, size) for leaf in leaves])
+
+
 def _batch_spec(leaf: Spec, size: int | None) -> Spec:
     if isinstance(leaf, RaggedSpec):
         return RaggedSpec((size, *leaf.shape), leaf.dtype, leaf.ragged_rank + 1)
     if isinstance(leaf, ArraySpec):
         return ArraySpec(None if leaf.shape is None else (size, *leaf.shape), leaf.dtype)
-    return ObjectSpec()
+    return replace(leaf, shape=(size, *leaf.shape)) if isinstance(leaf, DatasetSpec) else ObjectSpec()
 
 
 class _BatchStream(Stream):
@@ -192,12 +196,19 @@ def regroup(column: Column, size: int) -> Column:
         return column.reshape(len(column) // size, size, *column.shape[1:])
     if isinstance(column, Bytes):
         return Bytes(column.data, column.offsets, (size, *column.shape), column.rows // size)
-    assert isinstance(column, Ragged)
+    if isinstance(column, Objects):
+        starts = range(0, len(column), size)
+        return Objects([Objects(column.items[start : start + size]) for start in starts])
     return Ragged._trusted(column, np.arange(0, len(column) + 1, size, dtype=np.int64))
 
 
 def _dense(column: Column, refuse: Callable[[int], None]) -> Column:
-    """Rows that must all have one shape, as an array; else `refuse` is called with the first that has not."""
+    """Rows that must all have one shape, as an array; else `refuse` is called with the first that has not.
+
+    Datasets stay objects.
+    """
+    if are_datasets(column):
+        return column
     if isinstance(column, Objects):
         # It may be the rows of other batches that did not fit.
         specs = [leaf_spec(item) for item in column.items]

@@ -20,7 +20,19 @@ import numpy as np
 
 from feedline.block import Block, Sources
 from feedline.errors import UsageError
-from feedline.graph import UNKNOWN, Context, Cursor, DrawingNode, Indices, Node, Peek, State, Stream, tree
+from feedline.graph import (
+    INFINITE,
+    UNKNOWN,
+    Context,
+    Cursor,
+    DrawingNode,
+    Indices,
+    Node,
+    Peek,
+    State,
+    Stream,
+    tree,
+)
 from feedline.graph.alike import Alike
 from feedline.graph.arguments import AUTOTUNE, check_function, check_int
 from feedline.graph.chance import for_made
@@ -51,11 +63,13 @@ class Interleave(DrawingNode):
 
     def __post_init__(self) -> None:
         check_function(self, "function")
-        check_int(self, "cycle_length", 1, "1 at least, or AUTOTUNE or None for the number of cores.")
+        check_int(self, "cycle_length", 1, "must be at least 1, or AUTOTUNE or None.")
         check_int(self, "block_length", 1, "1 at least.")
 
     def cardinality(self) -> int:
-        return UNKNOWN
+        # As tf.data: unknown without workers, although an infinite input never ends.
+        in_parallel = self.workers is not None
+        return INFINITE if in_parallel and self.input.cardinality() == INFINITE else UNKNOWN
 
     def spec(self, peek: Peek | None) -> Any:
         found = peek(self) if peek else None
@@ -175,6 +189,7 @@ class _InterleaveStream(Stream):
         self._same_shards: SameShards | None = None
         if isinstance(node.function, Shards) and state is None:
             self._same_shards = SameShards(node.function.generator, node.function.count)
+        self._has_read = False  # since the clock was looked at
 
     def next(self, limit: int) -> Block | None:
         block = self._next(limit)
@@ -187,7 +202,12 @@ class _InterleaveStream(Stream):
 
     def _next(self, limit: int) -> Block | None:
         out = _Rows()
+        late = self._context.services.deadline()
         while self._failure is None:
+            # A slow function must not keep the first rows back until the block is full.
+            if self._has_read and out.rows and late():
+                break
+            self._has_read = False
             most = min(limit, self._context.rows_to_pick(self._row_bytes))
             if out.rows >= most or not (self._give_rounds(out, most) or self._give_turn(out, most)):
                 break
@@ -246,6 +266,7 @@ class _InterleaveStream(Stream):
         return True
 
     def _read(self, slot: _Slot) -> bool:
+        self._has_read = True
         try:
             slot.read(self._inner.block_rows)
         except NotOpened as failed:
@@ -297,6 +318,7 @@ class _InterleaveStream(Stream):
     def _make_next(self) -> _Failure | None:
         """Make a dataset of the next element of the input, if there is one."""
         made_at = self._input.state()
+        self._has_read = True
         try:
             block = self._input.peek(1)
         except Exception as error:

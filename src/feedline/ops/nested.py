@@ -1,4 +1,4 @@
-"""Datasets as elements, for window and group_by_window: rows that were read, as a dataset of their own."""
+"""Datasets as elements: of rows that were read, for window and group_by_window, and those that users make."""
 
 from __future__ import annotations
 
@@ -6,8 +6,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from feedline.block import Block
+from feedline.column import Column, Objects
 from feedline.graph import Context, Cursor, Node, Peek, Site, State
 from feedline.ops.tensor_slices import TensorSlices, read_only
+
+
+def are_datasets(column: Column) -> bool:
+    """Is each row a dataset, or a batch of them? Such rows can be stacked, as Objects."""
+    return isinstance(column, Objects) and all(map(_is_dataset, column.items))
+
+
+def _is_dataset(value: Any) -> bool:
+    return isinstance(value, Objects) or isinstance(getattr(value, "_node", None), Node)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 
 from feedline.block import Block
-from feedline.column import Bytes, Ragged, row_of
+from feedline.column import Bytes, Column, Objects, Ragged, row_of
 from feedline.errors import UsageError
 from feedline.graph import UNKNOWN, Context, Cursor, Node, Peek, Site, State, Stream
+from feedline.graph.alike import NoElement
 from feedline.graph.arguments import check_bool
-from feedline.ops.batch import Batch, regroup
+from feedline.ops.batch import batch_spec, regroup
+from feedline.ops.nested import are_datasets
 from feedline.ops.unbatch import Unbatch
-from feedline.spec import leaf_spec
+from feedline.spec import STRING, ObjectSpec, RaggedSpec, Spec, leaf_spec
+from feedline.structure import flatten
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +36,10 @@ class Rebatch(Node):
             sizes.dtype.kind not in "iu"
             or sizes.ndim > 1
             or not sizes.size
-            or not 1 <= sizes.min() <= sizes.max() < 2**63
+            or not 0 <= sizes.min() <= sizes.max() < 2**63
         ):
             raise UsageError(
-                f"rebatch(batch_size={batch_size!r}): give the size of batches, 1 at least, or a list of "
+                f"rebatch(batch_size={batch_size!r}): give the size of batches, at least 0, or a list of "
                 "sizes that take turns."
             )
         plain = tuple(sizes.tolist()) if sizes.ndim else int(sizes)
@@ -52,9 +55,9 @@ class Rebatch(Node):
 
     def spec(self, peek: Peek | None) -> Any:
         size, before = self.sizes[0], self.input.batch_size()
-        whole = self.drop_remainder or (before is not None and before % size == 0)
+        whole = self.drop_remainder or (before is not None and size > 0 and before % size == 0)
         fixed = whole and len(set(self.sizes)) == 1
-        return Batch(self.input, size, fixed).spec(peek)
+        return batch_spec(self.input.spec(peek), size if fixed else None)
 
     def open(self, context: Context, state: State) -> Stream:
         return _RebatchStream(self, context, state)
@@ -64,15 +67,22 @@ class _RebatchStream(Stream):
     def __init__(self, node: Rebatch, context: Context, state: State) -> None:
         self._node = node
         self._sizes = node.sizes
-        self._turn: int
+        self._context = context
+        self._turn: int | None  # None: after the last batch, where not even an empty one follows
         at_rows, self._turn = state or (None, 0)
         self._rows = Cursor(context, node.input, at_rows)
         self._batches = 1  # that may be cut out of a block at once
         if len(set(self._sizes)) == 1:
-            self._batches = max(1, context.block_rows // self._sizes[0])
+            self._batches = max(1, context.block_rows // max(1, self._sizes[0]))
 
     def next(self, limit: int) -> Block | None:
+        if self._turn is None:
+            return None
         size = self._sizes[self._turn]
+        if size == 0:
+            empty = self._empty()
+            self._pass_turn()
+            return empty
         block = self._rows.peek(size * min(limit, self._batches))
         if block is None:
             return None
@@ -85,19 +95,36 @@ class _RebatchStream(Stream):
         first = self._rows.passed
         parts = self._rows.collect(size)
         self._pass_turn()
-        if sum(part.rows for part in parts) < size and self._node.drop_remainder:
-            return None
+        if sum(part.rows for part in parts) < size:
+            self._turn = None
+            if self._node.drop_remainder:
+                return None
         return self._joined(parts, first)
 
     def _pass_turn(self) -> None:
-        self._turn = (self._turn + 1) % len(self._sizes)
+        if self._turn is not None:
+            self._turn = (self._turn + 1) % len(self._sizes)
+
+    def _empty(self) -> Block | None:
+        """A batch of no rows. Only the spec says what it is like, so that reading ahead makes no difference.
+
+        None, and the end, where there is no element that could tell the spec.
+        """
+        rows = self._node.input
+        try:
+            spec = rows.spec(None) or rows.spec(self._context.peek)
+        except NoElement:
+            self._turn = None
+            return None
+        leaves, structure = flatten(spec)
+        return Block._trusted(structure, [_empty_batch(leaf) for leaf in leaves], 1)
 
     def _joined(self, parts: list[Block], first: int) -> Block:
         block = Block.concat(parts)
         made = []
         for number, column in enumerate(block.columns):
             ragged = isinstance(column, Ragged) and isinstance(parts[0].columns[number], Ragged)
-            if not ragged and not isinstance(column, np.ndarray | Bytes):
+            if not ragged and not isinstance(column, np.ndarray | Bytes) and not are_datasets(column):
                 self._refuse(parts, number, first)
             made.append(regroup(column, block.rows))
         return Block._trusted(block.structure, made, 1)
@@ -118,3 +145,23 @@ class _RebatchStream(Stream):
 
     def close(self) -> None:
         self._rows.close()
+
+
+def _empty_batch(leaf: Spec) -> Column:
+    """A column of one row, a batch of none. Sizes that are not known are 0, as in tf.data."""
+    if isinstance(leaf, ObjectSpec):
+        return Objects([Objects([])])
+    if isinstance(leaf, RaggedSpec):
+        return Ragged._trusted(_empty_ragged(leaf), np.zeros(2, np.int64))
+    shape = (0, *(size or 0 for size in leaf.shape or ()))
+    return Bytes.of([], shape, 1) if leaf.dtype == STRING else np.empty((1, *shape), leaf.dtype)
+
+
+def _empty_ragged(row: RaggedSpec) -> Ragged:
+    """No rows."""
+    shape = tuple(size or 0 for size in row.shape[1 + row.ragged_rank :])
+    values: Column = Bytes.of([], shape, 0) if row.dtype == STRING else np.empty((0, *shape), row.dtype)
+    for _ in range(row.ragged_rank + 1):
+        values = Ragged._trusted(values, np.zeros(1, np.int64))
+    assert isinstance(values, Ragged)
+    return values

@@ -9,7 +9,7 @@ import numpy as np
 
 from feedline.block import Block
 from feedline.graph import INFINITE, Context, Indices, Node, Peek, State, Stream
-from feedline.graph.arguments import check_int
+from feedline.graph.arguments import check_count
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,7 @@ class Repeat(Node):
     passes_rows_on = True
 
     def __post_init__(self) -> None:
-        check_int(self, "count", -1, "count must be 0 or more, or -1 or None for ever.")
+        check_count(self)
 
     def length(self) -> int | None:
         length = self.input.length()

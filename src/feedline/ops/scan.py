@@ -13,7 +13,7 @@ from feedline.block import Block
 from feedline.errors import WrongKind
 from feedline.graph import Context, Node, Peek, State, Stream
 from feedline.graph.arguments import check_function
-from feedline.graph.calls import blame, no_end, own
+from feedline.graph.calls import blame, no_end, own, whole_result
 from feedline.ops.carried import Carried, first_state
 from feedline.ops.each import EachStream
 from feedline.structure import flatten
@@ -45,7 +45,8 @@ class Scan(Node):
         carried = Carried(self, self.initial_state)
         for number, element in enumerate(elements):
             try:
-                carried.set(carried.checked(self.scan_func(carried.value, element)))
+                state = whole_result(self.scan_func(carried.value, element))
+                carried.set(carried.checked(state))
             except Exception as error:
                 blame(error, self, number)
                 if isinstance(error, StopIteration):

@@ -12,6 +12,7 @@ What fails again among the elements that it reads was raised before, and is pass
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -99,7 +100,7 @@ class _ShuffleStream(Stream):
         rows = min(limit, self._context.rows_to_pick(store.row_bytes))
         if store.end < store.next + rows - 1:
             # Rows that are read one by one would each be a block. Beside the buffer, a few more are nothing.
-            self._read(store.next - 1 + max(rows, self._ahead))
+            self._read(store.next - 1 + max(rows, self._ahead), self._context.services.deadline())
         end = store.end
         if self._end is None:
             end += 1  # there may be a hole after the last draw
@@ -143,9 +144,14 @@ class _ShuffleStream(Stream):
         self._store.failures += 1
         raise error
 
-    def _read(self, places: int) -> None:
-        """Read until the store has so many places, or the input ends or fails."""
+    def _read(self, places: int, late: Callable[[], bool] | None = None) -> None:
+        """Read until the store has so many places, or the input ends or fails.
+
+        When it is `late`, one that can be drawn is enough.
+        """
         while self._end is None and self._error is None and self._store.end < places:
+            if late is not None and self._store.end >= self._store.next and late():
+                return  # a slow function must not keep rows back that can be drawn
             try:
                 block = self._take(places - self._store.end)
             except Exception as error:

@@ -7,13 +7,16 @@ from typing import Any
 
 from feedline.block import Block
 from feedline.graph import INFINITE, Context, Cursor, Indices, Node, Peek, State, Stream, cardinality
-from feedline.graph.arguments import check_int
+from feedline.graph.arguments import check_count
 from feedline.graph.indexed import InOrder
 
 
 @dataclass(frozen=True, eq=False)
 class Skip(Node):
-    """All but the first `count` elements; none for -1. Of an indexed input, those are not even computed."""
+    """All but the first `count` elements; nothing if it is negative.
+
+    Of an indexed input, the skipped elements are not even computed.
+    """
 
     input: Node
     count: int
@@ -22,7 +25,7 @@ class Skip(Node):
     is_portable = True
 
     def __post_init__(self) -> None:
-        check_int(self, "count", -1, "count must be 0 or more, or -1 for all.")
+        check_count(self)
 
     def _of(self, number: int) -> int:
         return 0 if self.count < 0 else max(0, number - self.count)

@@ -7,12 +7,12 @@ from typing import Any
 
 from feedline.block import Block
 from feedline.graph import INFINITE, Context, Cursor, Indices, Node, Peek, State, Stream
-from feedline.graph.arguments import check_int
+from feedline.graph.arguments import check_count
 
 
 @dataclass(frozen=True, eq=False)
 class Take(Node):
-    """The first `count` elements; all of them for -1. The rest is never read."""
+    """The first `count` elements; all of them if it is negative. The rest is never read."""
 
     input: Node
     count: int
@@ -21,7 +21,7 @@ class Take(Node):
     is_portable = True
 
     def __post_init__(self) -> None:
-        check_int(self, "count", -1, "count must be 0 or more, or -1 for all.")
+        check_count(self)
 
     def _of(self, number: int) -> int:
         return number if self.count < 0 else min(number, self.count)

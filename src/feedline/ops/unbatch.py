@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -11,7 +11,7 @@ from feedline.block import Block
 from feedline.column import Bytes, Column, Objects, Ragged, from_batch, length, row_of, slice_of
 from feedline.errors import UsageError, WrongKind
 from feedline.graph import UNKNOWN, Context, Cursor, Indices, Node, Peek, State, Stream, cardinality
-from feedline.spec import ArraySpec, ObjectSpec, RaggedSpec, Spec, leaf_spec
+from feedline.spec import ArraySpec, DatasetSpec, ObjectSpec, RaggedSpec, Spec, leaf_spec
 from feedline.structure import flatten
 
 
@@ -68,6 +68,8 @@ _SCALAR = ", which has no rows.\n  Unbatch after batch(...), or take the scalar 
 def _row_spec(leaf: Spec) -> Spec:
     if isinstance(leaf, RaggedSpec) and leaf.ragged_rank:
         return RaggedSpec(leaf.shape[1:], leaf.dtype, leaf.ragged_rank - 1)
+    if isinstance(leaf, DatasetSpec):
+        return replace(leaf, shape=leaf.shape[1:])
     if isinstance(leaf, ObjectSpec):
         return leaf
     return ArraySpec(None if leaf.shape is None else leaf.shape[1:], leaf.dtype)
@@ -138,7 +140,8 @@ def _sizes(column: Column) -> int | Indices | None:
         return column.lengths
     if isinstance(column, Objects):
         batch = column.items[0]
-        return len(batch) if isinstance(batch, Ragged) or np.ndim(batch) else None
+        has_rows = isinstance(batch, Ragged | Objects) or (isinstance(batch, np.ndarray) and batch.ndim > 0)
+        return len(batch) if has_rows else None
     shape = column.shape[1:] if isinstance(column, np.ndarray) else column.shape
     return shape[0] if shape else None
 

@@ -165,5 +165,9 @@ def _looked_at(context: Context, node: Node) -> Any:
     if not blocks and errors:
         raise errors[0]
     if not blocks:
-        raise NoElement(f"{node}: there is no element that could tell the element_spec.")
+        raise NoElement(
+            f"{node}: there is no element that could tell the element_spec.\n"
+            "  Functions are called, not traced, so only their results tell it. Ask the same pipeline over "
+            "data that is not empty."
+        )
     return Block.concat(blocks).spec

@@ -96,6 +96,9 @@ class _Pipeline:
         of = "" if follows else f" of {', '.join(self._labels[one] for one in inputs) or 'nothing'}"
         self.parts[label] = kind + of
         self._last = node
+        if _functions(node):
+            # It was an array once. Entries from then hold other elements; those without functions are good.
+            self.parts[f"{label}: meaning of a returned list"] = "a tuple"
         step = _Step(self, label)
         if not is_ours(type(node).__module__):
             step.emit("kind", type(node))
@@ -109,8 +112,7 @@ class _Pipeline:
     def _name(self, node: Node) -> str:
         if self.version is not None:
             return node.name
-        values = (getattr(node, each.name) for each in fields(node) if each.compare)
-        functions = [value for value in values if callable(value) and not is_ours(type(value).__module__)]
+        functions = _functions(node)
         return f"{node.name}({_name_of(functions[0])})" if functions else node.name
 
     def _unique(self, name: str) -> str:
@@ -252,6 +254,12 @@ def _counted(node: Node) -> Node:
     while node.gives_its_input:
         (node,) = node.inputs
     return node
+
+
+def _functions(node: Node) -> list[Any]:
+    """The user's, among the arguments."""
+    values = (getattr(node, each.name) for each in fields(node) if each.compare)
+    return [value for value in values if callable(value) and not is_ours(type(value).__module__)]
 
 
 def _is_input(value: Any) -> bool:
