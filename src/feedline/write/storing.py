@@ -46,6 +46,8 @@ class Storing:
                 self._raw[key] = feature
                 if feature.needs_shape or (len(feature.shape) > 1 and not are_given):
                     self._with_shape.add(key)
+        self.converts = bool(self._raw or self._narrow)
+        """Whether examples may have to be changed, or refused."""
         for key in self._with_shape:
             if shape_key(key) in features:
                 raise SchemaError(
@@ -53,11 +55,6 @@ class Storing:
                     feature=key,
                     remedy="Nothing of this example was written. Give that feature another name.",
                 )
-
-    @property
-    def converts(self) -> bool:
-        """Whether examples may have to be changed, or refused."""
-        return bool(self._raw or self._narrow)
 
     def check_digits(self, values: Mapping[str, Any]) -> None:
         """SchemaError for an array of float64 whose digits a float list would lose."""
