@@ -26,6 +26,7 @@ from feedline.records import example
 from feedline.records.features import (
     FixedLenFeature,
     FixedLenSequenceFeature,
+    ListFeature,
     RaggedFeature,
     RawFeature,
     SequenceFeatures,
@@ -47,6 +48,7 @@ __all__ = [
     "FeedlineError",
     "FixedLenFeature",
     "FixedLenSequenceFeature",
+    "ListFeature",
     "MissingDependency",
     "Ragged",
     "RaggedFeature",

@@ -19,6 +19,7 @@ from feedline.graph import INFINITE, Context, Fingerprint, Node, Site, fingerpri
 from feedline.graph.arguments import AUTOTUNE, check_calls, check_executor, check_workers
 from feedline.iterator import DatasetIterator
 from feedline.records.features import normalize
+from feedline.records.inferring import infer_features
 from feedline.records.paths import compression_name, resolve
 from feedline.records.reading import OnCorrupt, skips
 from feedline.run import History, LocalServices
@@ -216,17 +217,20 @@ class Dataset:
         another, by several threads; with `num_parallel_reads`, so many by turns, a record of each, as tf.data
         has it.
 
+        With `features="auto"`, arrays that feedline wrote have the dtypes and shapes they had. Other files
+        are read once beforehand to infer their features, as `records.infer_features` does.
+
         With `on_corrupt="skip"` damaged records are dropped, and one warning at the end counts them.
         """
         site = _site("from_tfrecords")
-        known = None if features is None else normalize(features)
+        resolved = [] if isinstance(files, Dataset) else resolve(files)
+        known = _features_of(features, resolved, compression)
         options = (known, compression_name(compression), verify, skips(on_corrupt))
         check_calls("from_tfrecords", num_parallel_reads, "num_parallel_reads")
         together = usable_cores() if num_parallel_reads == AUTOTUNE else num_parallel_reads
         if isinstance(files, Dataset):
             paths = files._node
         else:
-            resolved = resolve(files)
             if together in (None, 1):
                 return Dataset(ops.TFRecords(tuple(resolved), *options, site=site))
             paths = ops.Files(tuple(map(os.fsencode, resolved)), site=site)
@@ -761,6 +765,10 @@ class Dataset:
         With `workers`, the functions of all steps run in so many processes. The files are the same, byte for
         byte, whatever their number; deterministic=False would allow another order.
 
+        How values are stored: scalars and strings, and 1-d arrays of int64, int32 and float32, as lists of an
+        Example; all other arrays, and float64, uint64 and complex scalars, as their bytes.
+        from_tfrecords(features="auto") gives all of them back with their dtype and shape.
+
         Indexes and the manifest are dot files. tf.data's `*` matches those: there, read "numbers/*.tfrecord".
 
         >>> Dataset.range(5).map(lambda n: {"n": n}).save_tfrecords("numbers", shards=2)
@@ -937,6 +945,24 @@ class Dataset:
         ['map(lambda): global scale was 2, is 3']
         """
         return fingerprint(self._node)
+
+
+def _features_of(features: Any, paths: list[str], compression: str | None) -> Any:
+    """`features` of from_tfrecords, as a Node has them."""
+    if features is None:
+        return None
+    if not isinstance(features, str):
+        return normalize(features)
+    if features != "auto":
+        raise UsageError(
+            f'from_tfrecords(features={features!r}): give a dict of features, "auto", or None for bytes.'
+        )
+    if not paths:
+        raise UsageError(
+            'from_tfrecords(features="auto"): a Dataset of paths names its files only when it runs. Give the '
+            "paths, a glob or a directory, or features=feedline.records.infer_features(files)."
+        )
+    return infer_features(paths, compression=compression)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from feedline import _native
 from feedline.errors import CorruptRecord, UsageError
 from feedline.records import index
-from feedline.records.indexing import known_end, load_index, stored_features, write_index
+from feedline.records.indexing import known_end, load_index, store_features, stored_features, write_index
 from tests.records.corrupt import bytes_read, check_located, flip, frame, frames
 
 PAYLOADS = [b"one", b"", b"three" * 100]
@@ -305,12 +305,39 @@ def test_a_copy_with_another_time_keeps_its_features_when_it_is_indexed_again(pa
     assert stored_features(str(path)) == TEXT
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", [change for change in CHANGES if change != "appended"])
 def test_features_of_other_bytes_are_not_believed(path, told, change):
     path.write_bytes(CHANGES[change](path.read_bytes()))
     assert stored_features(str(path)) is None
     check_index(path)
     assert stored_features(str(path)) is None
+
+
+def test_a_file_that_has_grown_keeps_its_features(path, told):
+    path.write_bytes(path.read_bytes() + frame(b"more"))
+    assert stored_features(str(path)) == TEXT
+    check_index(path)
+    assert load_index(str(path)) is not None
+    assert stored_features(str(path)) == TEXT
+
+
+def test_any_file_grows_from_an_empty_one_so_that_tells_nothing(path):
+    path.write_bytes(b"")
+    write_index(str(path), None, TEXT)
+    assert stored_features(str(path)) == TEXT
+    path.write_bytes(frames(PAYLOADS))
+    assert stored_features(str(path)) is None
+
+
+def test_features_are_stored_beside_offsets_that_are_known(path, sidecar):
+    known = load_index(str(path))
+    store_features(str(path), TEXT)
+    assert stored_features(str(path)) == TEXT
+    np.testing.assert_array_equal(load_index(str(path)), known)
+    path.write_bytes(path.read_bytes() + frame(b"more"))
+    store_features(str(path), "{}")
+    assert known_end(str(path)) == (int(known[-1]), len(known) - 1)
+    assert stored_features(str(path)) == "{}"
 
 
 def test_every_damaged_byte_of_the_text_is_noticed(path, told):

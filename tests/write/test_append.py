@@ -45,7 +45,8 @@ def test_examples_are_read_back(path):
         writer.write({"x": np.arange(4.0).reshape(2, 2), "label": 7})
         writer.write_batch({"x": np.ones((3, 2, 2)), "label": [1, 2, 3]})
         writer.write_batch({"x": np.ones((0, 2, 2)), "label": []})
-    features = {"x": fl.FixedLenFeature([2, 2], "float32"), "label": fl.FixedLenFeature([], "int64")}
+    features = {"x": fl.RawFeature([2, 2], "float64"), "label": fl.FixedLenFeature([], "int64")}
+    assert records.infer_features(path) == features
     rows = list(fl.Dataset.from_tfrecords(path, features))
     assert [int(row["label"]) for row in rows] == [7, 1, 2, 3]
     np.testing.assert_array_equal(rows[0]["x"], [[0, 1], [2, 3]])

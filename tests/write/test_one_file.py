@@ -55,7 +55,7 @@ def test_examples_are_read_back(tmp_path):
         writer.write({"x": np.arange(4.0).reshape(2, 2), "label": 7, "name": "a"})
         writer.write_batch({"x": np.ones((3, 2, 2)), "label": [1, 2, 3], "name": ["b", "c", "d"]})
     features = {
-        "x": fl.FixedLenFeature([2, 2], "float32"),
+        "x": fl.RawFeature([2, 2], "float64"),
         "label": fl.FixedLenFeature([], "int64"),
         "name": fl.FixedLenFeature([], "string"),
     }

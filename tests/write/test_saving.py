@@ -35,7 +35,7 @@ def example(n):
 
 FEATURES = {
     "n": fl.FixedLenFeature([], "int64"),
-    "image": fl.FixedLenFeature([4, 4], "int64"),
+    "image": fl.RawFeature([4, 4], "uint8"),
     "words": fl.VarLenFeature("int64"),
     "name": fl.FixedLenFeature([], "string"),
 }
@@ -137,7 +137,7 @@ def test_ragged_rows_are_saved(tmp_path):
     ragged = Dataset.from_tensor_slices({"r": fl.Ragged(np.arange(6.0), [0, 2, 2, 6])})
     ds.save_tfrecords(tmp_path / "a")
     ragged.save_tfrecords(tmp_path / "b")
-    rows = Dataset.from_tfrecords(tmp_path / "b", {"r": fl.VarLenFeature("float32")})
+    rows = Dataset.from_tfrecords(tmp_path / "b", {"r": fl.RawFeature([None], "float64")})
     assert [row["r"].tolist() for row in rows] == [[0, 1], [], [2, 3, 4, 5]]
     assert records.count(tmp_path / "a") == 6
 
@@ -173,8 +173,8 @@ def test_an_error_leaves_nothing(tmp_path):
         assert os.listdir(tmp_path) == []
 
 
-def test_shapes_that_change_are_refused(tmp_path):
-    ds = Dataset.range(1, 4).map(lambda n: {"image": np.zeros((int(n), 2))})
+def test_numbers_of_dimensions_that_change_are_refused(tmp_path):
+    ds = Dataset.range(1, 4).map(lambda n: {"image": np.zeros((2,) * int(n))})
     with pytest.raises(SchemaError, match="'image'"):
         ds.save_tfrecords(tmp_path)
     assert os.listdir(tmp_path) == []

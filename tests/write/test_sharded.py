@@ -116,9 +116,9 @@ def test_the_manifest_tells_counts_sizes_checksums_features_and_version(tmp_path
     assert [shard["records"] for shard in told["shards"]] == [3, 2]
     assert told["feedline"] == fl.__version__
     assert told["features"] == {
-        "x": {"kind": "FixedLenFeature", "dtype": "float32", "shape": [2, 3]},
+        "x": {"kind": "RawFeature", "dtype": "float64", "shape": [2, 3]},
         "n": {"kind": "FixedLenFeature", "dtype": "int64", "shape": []},
-        "s": {"kind": "VarLenFeature", "dtype": "string"},
+        "s": {"kind": "FixedLenFeature", "dtype": "string", "shape": [1]},
     }
 
 

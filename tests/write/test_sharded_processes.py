@@ -165,7 +165,7 @@ def test_tensorflow_reads_what_several_processes_wrote(tmp_path):
     with ShardedWriter(tmp_path, shards=3) as writer:
 
         def write(x):
-            writer.write_batch({"x": [x, x + 500], "half": [x / 2, x / 4]})
+            writer.write_batch({"x": [x, x + 500], "half": [float(x / 2), float(x / 4)]})
             return os.getpid()
 
         assert len(set(map(int, fl.Dataset.range(500).map(write, num_parallel_calls=2)))) > 1

@@ -12,6 +12,8 @@ from feedline.cli.terminal import Json, plural, progress, say, show, show_json, 
 from feedline.convert import INFER_FROM, Conversion, files_of, sources_of
 from feedline.convert import convert as convert_sources
 from feedline.convert.from_images import IMAGES
+from feedline.records.feature_texts import Known, features_of
+from feedline.records.features import FixedLenFeature, ListFeature, RawFeature, VarLenFeature
 from feedline.records.shard_files import read_manifest
 
 
@@ -45,7 +47,9 @@ def convert(
 ) -> None:
     """Convert npz, csv, parquet or jsonl files, or a folder of images, into TFRecord files.
 
-    Each row becomes a tf.train.Example; its features are inferred, and shown. In a folder of images each
+    Each row becomes a tf.train.Example; its features are inferred, and shown. Arrays of npz files keep their
+    dtype and shape, as from_tfrecords(features="auto") reads them; all other numbers are stored as int64 or
+    float32. In a folder of images each
     folder is a class: the records have "image", "label" and "class", and come in a mixed order. If anything
     cannot be converted, the message names the place, and nothing is written. The files take the place of a
     set that feedline wrote there before with this prefix.
@@ -65,29 +69,32 @@ def convert(
         )
     manifest = read_manifest(directory, prefix)
     assert manifest is not None  # it was written just now
+    facts = _facts(done, features_of(manifest.features or {}))
     written = [os.path.join(directory, shard.name) for shard in manifest.shards]
     if as_json:
-        show_json(
-            {"directory": directory, "files": written, "records": done.records, "features": _facts(done)}
-        )
+        show_json({"directory": directory, "files": written, "records": done.records, "features": facts})
     else:
         stored = f"{plural(len(written), 'file')}, {size(sum(shard.bytes for shard in manifest.shards))}"
         show(f"{directory}: {plural(done.records, 'record')} in {stored}")
         table = Table("feature", "records", "read it as")
-        for key, facts in _facts(done).items():
-            table.add_row(key, f"{facts['records']:,}", facts["read_as"])
+        for key, fact in facts.items():
+            table.add_row(key, f"{fact['records']:,}", fact["read_as"])
         table_console().print(table)
     if done.passed_over:
         say(f"{plural(done.passed_over, 'file')} passed over: no {', '.join(IMAGES)}.")
 
 
-def _facts(done: Conversion) -> dict[str, dict[str, Any]]:
-    return {
-        key: {
-            "kind": seen.kind,
-            "shape": [None] if seen.shape is None else list(seen.shape),
+def _facts(done: Conversion, told: Known) -> dict[str, dict[str, Any]]:
+    facts = {}
+    for key, seen in done.features.items():
+        feature = told.get(key)
+        if not isinstance(feature, RawFeature | ListFeature):
+            feature = seen.feature()
+        kind = seen.kind if isinstance(feature, FixedLenFeature | VarLenFeature) else feature.dtype.name
+        facts[key] = {
+            "kind": kind,
+            "shape": list(getattr(feature, "shape", [None])),
             "records": seen.records,
-            "read_as": repr(seen.feature()),
+            "read_as": repr(feature),
         }
-        for key, seen in done.features.items()
-    }
+    return facts

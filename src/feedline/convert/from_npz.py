@@ -1,4 +1,4 @@
-"""npz: a feature for each array, a record for each row of them.
+"""npz: a feature for each array, a record for each row of them. They keep their dtype and shape.
 
 The arrays are read side by side, some rows at a time, whatever their size; one in Fortran order as a whole.
 """
@@ -20,6 +20,7 @@ from feedline.convert.batch import BATCH_BYTES, BATCH_ROWS, Batch, refusal
 from feedline.convert.damage import located
 from feedline.errors import SchemaError
 from feedline.records.encode import kind_of
+from feedline.records.features import ARRAY_DTYPES
 
 SUFFIXES = (".npz",)
 
@@ -71,10 +72,10 @@ class _Array:
                 "Save it with a dtype of numbers or strings; rows of different lengths as the values of all "
                 "rows and an array of their lengths.",
             )
-        if kind_of(self.dtype) is None:
+        if kind_of(self.dtype) is None and self.dtype.name not in ARRAY_DTYPES:
             raise self._refusal(
-                f"it holds {self.dtype}, and an Example ints, floats and strings",
-                "Save it as one of these: complex numbers as two arrays, times as array.astype('int64').",
+                f"it holds {self.dtype}, and an Example numbers and strings",
+                "Save it as one of these: times as array.astype('int64'), fields as arrays of their own.",
             )
         if not self.shape:
             raise self._refusal("it is a single value, and has no rows", "Save the file without it.")

@@ -1,6 +1,7 @@
 """parquet, by pyarrow: a feature for each column of numbers, booleans, strings, or lists of them.
 
-A null leaves the feature out of the record. The memory it takes is that of the largest row group.
+Numbers are stored as int64 and float32, whatever their width, as those of csv and jsonl are. A null leaves
+the feature out of the record. The memory it takes is that of the largest row group.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import numpy.typing as npt
 from feedline.column import Bytes, Ragged
 from feedline.convert.batch import BATCH_BYTES, BATCH_ROWS, Batch, Column, refusal
 from feedline.convert.damage import located
-from feedline.errors import MissingDependency
+from feedline.errors import MissingDependency, SchemaError, UsageError
+from feedline.records.encode import list_values
 
 SUFFIXES = (".parquet",)
 
@@ -97,8 +99,10 @@ def _values(path: str, name: str, array: Any) -> npt.NDArray[Any] | Bytes:
     if types.is_dictionary(kind):
         return _values(path, name, array.dictionary_decode())
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
-        numbers: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
-        return numbers
+        try:
+            return list_values(name, array.to_numpy(zero_copy_only=False))
+        except UsageError as error:
+            raise SchemaError(str(error).removesuffix("."), path=path) from None
     if _is_string(types, kind):
         return Bytes.of(array.cast(pa.large_binary()).to_pylist())
     raise refusal(

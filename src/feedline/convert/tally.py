@@ -45,9 +45,7 @@ class Tally:
 def _kind(column: Column) -> str:
     if isinstance(column, Ragged):
         return _kind(column._values)  # type: ignore[arg-type]  # readers nest no Ragged
-    kind = "string" if isinstance(column, Bytes) else kind_of(column.dtype)
-    assert kind is not None  # else it could not be written
-    return kind
+    return "string" if isinstance(column, Bytes) else kind_of(column.dtype) or column.dtype.name
 
 
 def _extent(column: Column, rows: int) -> tuple[tuple[int, ...] | None, int]:

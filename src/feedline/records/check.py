@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from feedline import _native
@@ -11,6 +12,7 @@ from feedline.records.faults import foreign_file
 from feedline.records.new_file import NewFile
 from feedline.records.paths import compression_name
 from feedline.records.reading import Progress, batches, open_reader, raise_fault
+from feedline.records.telling import tell, told_in_common
 
 _CHECK_BYTES = 1 << 23  # between two looks at progress and Ctrl-C
 
@@ -92,6 +94,7 @@ def repair(
         raise UsageError(f"{out} exists already, and repair never overwrites. Name a new file.")
     kept = 0
     findings: list[Finding] = []
+    features = told_in_common([path])
     with NewFile(out) as file:
         for reader, batch in batches(path, compression_name(compression), resync=True):
             file.write(batch.frames())
@@ -102,6 +105,8 @@ def repair(
         foreign = foreign_file(path) if findings and not kept else None
         if foreign is not None:
             raise foreign
+    with suppress(OSError):  # the file is complete, and the features are a convenience
+        tell(out, features)
     return Repair(path, out, kept, findings)
 
 

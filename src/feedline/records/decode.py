@@ -15,6 +15,7 @@ from feedline.records.features import (
     Feature,
     FixedLenFeature,
     FixedLenSequenceFeature,
+    ListFeature,
     RaggedFeature,
     RawFeature,
     SequenceFeatures,
@@ -22,6 +23,7 @@ from feedline.records.features import (
     VarLenFeature,
     normalize,
 )
+from feedline.records.raw_arrays import from_bytes, narrowed, shape_key
 from feedline.records.reading import raise_fault
 from feedline.spec import STRING, ArraySpec, RaggedSpec, Spec
 from feedline.structure import flatten
@@ -38,8 +40,9 @@ class Plan:
     def __init__(self, features: Features) -> None:
         self.features = normalize(features)
         self.schema = _native.Schema()
-        self._makers: list[_Maker | None] = []
-        self._specs: list[Spec] = []
+        self._makers: dict[int, _Maker | None] = {}
+        self._specs: dict[int, Spec] = {}
+        self._native_columns = 0
         tree: Any
         if isinstance(self.features, SequenceFeatures):
             tree = self._add_all(self.features.context), self._add_all(self.features.sequence, in_list=True)
@@ -56,6 +59,24 @@ class Plan:
 
     def _add(self, name: str, feature: Feature, in_list: bool) -> int:
         """Add a column; the result is its number."""
+        number = self._native_columns
+        if isinstance(feature, ListFeature):
+            dtype, shape = feature.list_dtype, feature.shape
+            inner = VarLenFeature(dtype) if None in shape else FixedLenFeature(shape, dtype)
+            self._add_native(name, inner, in_list)
+        elif isinstance(feature, RawFeature) and None in feature.shape:
+            self._add_native(name, FixedLenFeature([], STRING, default_value=b""), in_list)
+            if feature.needs_shape:
+                least = [size or 0 for size in feature.shape]
+                shapes = FixedLenFeature([len(least)], np.int64, default_value=least)
+                self._add_native(shape_key(name), shapes, in_list)
+        else:
+            self._add_native(name, feature, in_list)
+        self._makers[number] = _maker(name, feature)
+        self._specs[number] = _spec(feature, in_list)
+        return number
+
+    def _add_native(self, name: str, feature: Feature, in_list: bool) -> None:
         default = feature.default_array() if isinstance(feature, FixedLenFeature) else None
         strings = feature.dtype == STRING
         kind = "bytes" if isinstance(feature, RawFeature | TensorFeature) or strings else feature.dtype.name
@@ -72,14 +93,12 @@ class Plan:
             default_strings=None if default is None or not strings else default.ravel().tolist(),
             in_list=in_list,
         )
-        self._makers.append(_maker(feature))
-        self._specs.append(_spec(feature, in_list))
-        return len(self._makers) - 1
+        self._native_columns += 1
 
     def columns(self, rows: int, arrays: list[Any]) -> tuple[Column, ...]:
         """Of what the native core decoded."""
         return tuple(
-            arrays[number] if make is None else make(rows, arrays[number]) for number, make in self._columns
+            arrays[number] if make is None else make(rows, arrays[number:]) for number, make in self._columns
         )
 
     def block(self, rows: int, arrays: list[Any]) -> Block:
@@ -96,23 +115,27 @@ _LAYOUTS = {
 }
 
 
-_Maker = Callable[[int, Any], Column]
+_Maker = Callable[[int, list[Any]], Column]
 
 
-def _maker(feature: Feature) -> _Maker | None:
-    """What makes a column of the number of rows and the arrays that the native core gives for the feature.
+def _maker(name: str, feature: Feature) -> _Maker | None:
+    """What makes a column of the number of rows and the native core's arrays, of the feature and those after.
 
-    None when it gives one array, which is the column.
+    None when there is one array, which is the column.
     """
     shape = getattr(feature, "shape", ())
     strings = feature.dtype == STRING
     if isinstance(feature, TensorFeature) and None in shape:
-        return lambda _, arrays: _tensors(arrays, shape, strings)
+        return lambda _, arrays: _tensors(arrays[0], shape, strings)
+    if isinstance(feature, RawFeature) and None in shape:
+        return lambda rows, arrays: _raw(name, feature, rows, arrays)
+    if isinstance(feature, ListFeature):
+        return lambda _, arrays: _list(name, feature, arrays[0])
     if isinstance(feature, FixedLenFeature | RawFeature | TensorFeature):
         if not strings:
             return None
-        return lambda rows, arrays: Bytes(arrays[0], arrays[1], shape, rows)
-    return lambda _, arrays: _ragged(arrays, shape, strings)
+        return lambda rows, arrays: Bytes(arrays[0][0], arrays[0][1], shape, rows)
+    return lambda _, arrays: _ragged(arrays[0], shape, strings)
 
 
 def _spec(feature: Feature, in_list: bool) -> Spec:
@@ -120,7 +143,10 @@ def _spec(feature: Feature, in_list: bool) -> Spec:
     shape = getattr(feature, "shape", ())
     if in_list and not isinstance(feature, FixedLenSequenceFeature):
         return RaggedSpec((None, None), feature.dtype, 1)
-    if isinstance(feature, FixedLenFeature | RawFeature | TensorFeature):
+    if isinstance(feature, RawFeature | ListFeature):
+        is_ragged = shape == (None,) if isinstance(feature, ListFeature) else feature.is_ragged
+        return RaggedSpec(shape, feature.dtype, 0) if is_ragged else ArraySpec(shape, feature.dtype)
+    if isinstance(feature, FixedLenFeature | TensorFeature):
         return ArraySpec(shape, feature.dtype)
     return RaggedSpec((None, *shape), feature.dtype, 0)
 
@@ -131,6 +157,20 @@ def _ragged(arrays: Any, inner: tuple[int, ...], strings: bool) -> Column:
     if steps is not None:
         values = Ragged._trusted(values, steps)
     return Ragged._trusted(values, rows)
+
+
+def _raw(name: str, feature: RawFeature, rows: int, arrays: list[Any]) -> Column:
+    data, offsets, *_ = arrays[0]
+    return from_bytes(
+        name, feature, Bytes(data, offsets, (), rows), arrays[1] if feature.needs_shape else None
+    )
+
+
+def _list(name: str, feature: ListFeature, arrays: Any) -> Column:
+    if None not in feature.shape:
+        return narrowed(name, arrays, feature.dtype)
+    data, _, _, offsets, _ = arrays
+    return Ragged._trusted(narrowed(name, data, feature.dtype), offsets)
 
 
 def _tensors(arrays: Any, shape: tuple[int | None, ...], strings: bool) -> Column:

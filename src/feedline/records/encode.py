@@ -35,7 +35,8 @@ def encode(example: Mapping[str, Any]) -> bytes:
     >>> encode({"label": 7})
     b'\\n\\x10\\n\\x0e\\n\\x05label\\x12\\x05\\x1a\\x03\\n\\x01\\x07'
 
-    Values are flattened; a reader gives the shape back: `FixedLenFeature([2, 2], "float32")`.
+    How values are stored: all of them as lists, flattened, float64 rounded to float32. A reader gives the
+    shape back: `FixedLenFeature([2, 2], "float32")`. Writers, given the dict, keep dtypes and shapes.
 
     >>> encode({"x": [[1.0, 2.0], [3.0, 4.0]]}) == encode({"x": np.arange(1, 5, dtype=np.float64)})
     True
@@ -79,6 +80,15 @@ def encoded(encoder: _native.ExampleEncoder) -> tuple[npt.NDArray[np.uint8], npt
 
 def encoder_of(columns: Mapping[str, Any]) -> _native.ExampleEncoder:
     """What encodes the rows of the columns; that those of a column are alike was checked."""
+    given, rows = checked_columns(columns)
+    encoder = _native.ExampleEncoder(rows)
+    for key, column in given.items():
+        _add(encoder, key, column)
+    return encoder
+
+
+def checked_columns(columns: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """Those that are not None, and the number of rows, which all have."""
     given = {key: column for key, column in _as_dict(columns).items() if column is not None}
     lengths = {key: _rows(key, column) for key, column in given.items()}
     if not lengths:
@@ -90,19 +100,11 @@ def encoder_of(columns: Mapping[str, Any]) -> _native.ExampleEncoder:
                 f"encode_batch: column {key!r} has {length:,} rows, and {first!r} has {rows:,}. "
                 "Every column needs an entry for each row."
             )
-    encoder = _native.ExampleEncoder(rows)
-    for key, column in given.items():
-        _add(encoder, key, column)
-    return encoder
+    return given, rows
 
 
 def _add(encoder: _native.ExampleEncoder, key: str, column: Any) -> None:
     entries, offsets = (column._values, column._offsets) if isinstance(column, Ragged) else (column, None)
-    if isinstance(entries, Ragged):
-        raise UsageError(
-            f"column {key!r}: a Ragged of Ragged has lengths within its rows, which an Example cannot hold. "
-            "Join the inner rows of each outer one, and store their lengths as a column of its own."
-        )
     values = entries if isinstance(entries, Bytes) else _flat(key, entries)
     per_entry = _per_entry(entries, values)
     # The offsets of a Ragged count entries; the encoder counts values.
@@ -122,6 +124,11 @@ def _per_entry(entries: Any, values: Values | Bytes) -> int:
 
 def _rows(key: Any, column: Any) -> int:
     _check_key(key)
+    if isinstance(column, Ragged) and isinstance(column._values, Ragged):
+        raise UsageError(
+            f"column {key!r}: a Ragged of Ragged has lengths within its rows, which an Example cannot hold. "
+            "Join the inner rows of each outer one, and store their lengths as a column of its own."
+        )
     if isinstance(column, Ragged | Bytes | list | tuple):
         return len(column)
     if hasattr(column, "__array__") and np.ndim(column) > 0:
@@ -197,9 +204,14 @@ def _from_leaves(key: str, leaves: list[Any]) -> Values:
 
 
 def _from_array(key: str, array: npt.NDArray[Any]) -> Values:
-    kind = _dtype_kind(array.dtype)
     if array.dtype.kind in "SUTO":
         return _from_leaves(key, array.ravel().tolist())
+    return list_values(key, array)
+
+
+def list_values(key: str, array: npt.NDArray[Any]) -> npt.NDArray[np.int64] | npt.NDArray[np.float32]:
+    """The numbers of an array as an Example's lists hold them. UsageError if one does not fit."""
+    kind = _dtype_kind(array.dtype)
     if kind == "int64":
         return _to_int64(key, array)
     if kind == "float32":

@@ -21,7 +21,7 @@ from feedline.errors import UsageError
 from feedline.spec import STRING, as_dtype
 
 _INT32: np.dtype[Any] = np.dtype(np.int32)
-_ARRAY_DTYPES = (
+ARRAY_DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64", "complex64", "complex128", "bfloat16"),
     *("float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz"),
@@ -190,16 +190,66 @@ class RaggedFeature(Feature):
 class RawFeature(Feature):
     """One bytes value that is the little-endian memory of an array, of exactly this shape and dtype.
 
+    A dimension of None may be of any size, another in each record; then a missing value is an empty array.
+    The number of bytes tells the first dimension. If any other is None, the shape is read from the feature
+    `<key>/shape`, where feedline's writers store it.
+
     >>> RawFeature([32, 32, 3], np.uint8)
     RawFeature((32, 32, 3), 'uint8')
+    >>> RawFeature([None, None, 3], np.uint8)
+    RawFeature((None, None, 3), 'uint8')
     """
 
-    shape: tuple[int, ...]
+    shape: tuple[int | None, ...]
     dtype: np.dtype[Any]
 
     def __init__(self, shape: Any, dtype: Any) -> None:
         name = type(self).__name__
-        vars(self).update(shape=_known_shape(name, shape), dtype=_array_dtype(name, dtype))
+        dims, kind = _shape(name, shape), _array_dtype(name, dtype)
+        vars(self).update(shape=dims, dtype=kind)
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether only the first dimension changes, so that the number of bytes tells the shape."""
+        return len(self.shape) > 0 and self.shape[0] is None and all(self.shape[1:])
+
+    @property
+    def needs_shape(self) -> bool:
+        """Whether the shape has to be read from the record."""
+        return None in self.shape and not self.is_ragged
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class ListFeature(Feature):
+    """One number, or a row of them, from an int64 or float list, given as the narrower `dtype` they once had.
+
+    The shape is (), (n,), or (None,) for any number of values. A value that does not fit `dtype` is an error.
+
+    >>> ListFeature([], np.uint8)
+    ListFeature((), 'uint8')
+    """
+
+    shape: tuple[int | None, ...]
+    dtype: np.dtype[Any]
+
+    def __init__(self, shape: Any, dtype: Any) -> None:
+        name = type(self).__name__
+        dims, kind = _shape(name, shape), _array_dtype(name, dtype)
+        if len(dims) > 1:
+            raise UsageError(f"{name}: shape {dims} has more than one dimension. Use FixedLenFeature.")
+        if list_dtype(kind) is None:
+            raise UsageError(
+                f"{name}: dtype {kind.name!r} may have values that neither int64 nor float32 holds. "
+                "Use RawFeature."
+            )
+        vars(self).update(shape=dims, dtype=kind)
+
+    @property
+    def list_dtype(self) -> np.dtype[Any]:
+        """As which the record holds the values: int64 or float32."""
+        dtype = list_dtype(self.dtype)
+        assert dtype is not None  # checked when it was made
+        return dtype
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -312,8 +362,22 @@ def _normalize_one(key: str, feature: Any) -> Feature:
     hint = f" Call it: {kind}(...)." if isinstance(feature, type) else ""
     raise UsageError(
         f"feature {key!r}: {feature!r} is no feature object.{hint} Use fl.FixedLenFeature, fl.VarLenFeature, "
-        "fl.FixedLenSequenceFeature, fl.RaggedFeature, fl.RawFeature, fl.TensorFeature, or tf.io's."
+        "fl.FixedLenSequenceFeature, fl.RaggedFeature, fl.RawFeature, fl.ListFeature, fl.TensorFeature, or "
+        "tf.io's."
     )
+
+
+def list_dtype(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    """int64 or float32, whichever holds every value of a dtype; None if neither does.
+
+    >>> list_dtype(np.dtype("uint8")), list_dtype(np.dtype("float64"))
+    (dtype('int64'), None)
+    """
+    if dtype.name not in ARRAY_DTYPES:
+        return None
+    if dtype.kind in "biu":
+        return None if dtype == np.uint64 else np.dtype(np.int64)
+    return np.dtype(np.float32) if dtype.kind != "c" and dtype.itemsize <= 4 else None
 
 
 def _text(value: Any) -> str:
@@ -359,8 +423,8 @@ def _list_dtype(name: str, given: Any) -> np.dtype[Any]:
 
 def _array_dtype(name: str, given: Any) -> np.dtype[Any]:
     dtype = as_dtype(given)
-    if dtype is None or dtype.name not in _ARRAY_DTYPES:
-        raise UsageError(f"{name}: dtype {_text(given)} is not one of {', '.join(_ARRAY_DTYPES)}.")
+    if dtype is None or dtype.name not in ARRAY_DTYPES:
+        raise UsageError(f"{name}: dtype {_text(given)} is not one of {', '.join(ARRAY_DTYPES)}.")
     if dtype.byteorder == ">":
         raise UsageError(
             f"{name}: the bytes are read as little-endian, and dtype {dtype.str!r} is big-endian. Read them "

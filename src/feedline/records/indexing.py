@@ -120,20 +120,40 @@ def known_end(path: str) -> tuple[int, int]:
         for sidecar in index_paths(path):
             if (stored := _load(sidecar, path)) is not None:
                 identity, offsets = stored
-                is_as_large = os.path.getsize(path) >= identity.size
-                if is_as_large and identity.has_bytes_of(_identity(path, identity.size)):
+                if _begins_so(path, identity):
                     return identity.size, len(offsets) - 1
     return 0, 0
 
 
 def stored_features(path: str) -> str | None:
-    """The text about features in the sidecar; None if it has none, is damaged, or is of other bytes."""
+    """The text about features in the sidecar; None if it has none, is damaged, or is of other bytes.
+
+    A file that has only grown keeps it: those who append write what the others write.
+    """
     with suppress(OSError, UnicodeDecodeError):
         with open(index_path(path), "rb") as file:
             header = _read_header(file)
-        if header is not None and header.text and header.identity.has_bytes_of(_identity(path)):
+        if header is not None and header.text and _begins_so(path, header.identity):
             return header.text.decode()
     return None
+
+
+def store_features(path: str, text: str, *, durable: bool = True) -> None:
+    """Put the text into the file's sidecar, and keep the offsets that are there. OSError if that fails."""
+    stored = _load(index_path(path), path)
+    if stored is not None and _begins_so(path, stored[0]):
+        _publish(path, *stored, text, durable=durable)
+    else:
+        _publish(path, _identity(path), None, text, durable=durable)
+
+
+def _begins_so(path: str, identity: _Identity) -> bool:
+    """Whether a file is the one that a sidecar tells of, or has grown from it. Any file grows from an empty
+    one, so that proves nothing."""
+    if os.path.getsize(path) == identity.size:
+        return identity.has_bytes_of(_identity(path))
+    is_larger = os.path.getsize(path) > identity.size > 0
+    return is_larger and identity.has_bytes_of(_identity(path, identity.size))
 
 
 def _load(sidecar: str, path: str) -> tuple[_Identity, Offsets] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from errno import EINVAL, ENOSYS, EOPNOTSUPP, EXDEV
 from threading import Event, Thread
@@ -21,6 +21,7 @@ from feedline.records.indexing import FRAMING
 from feedline.records.new_file import NewFile, cannot_write
 from feedline.records.paths import Files, resolve
 from feedline.records.reading import Progress, open_reader, raise_fault
+from feedline.records.telling import tell, told_in_common
 
 _CHECK_BYTES = 1 << 23  # between two looks at whether the copying has failed
 _COPY_BYTES = 1 << 25  # between two looks at whether the checking has, at progress, and at Ctrl-C
@@ -41,6 +42,7 @@ def merge(files: Files, out: str | os.PathLike[str], *, progress: Progress | Non
     """Join files, in the order given, to `out`, which appears only when it is complete.
 
     All must be plain, or all gzip. The first damaged record is a CorruptRecord, and there is no `out` then.
+    If the files agree on the dtypes and shapes of their arrays, `features="auto"` reads `out` with them.
     `progress` is called with the number of file bytes copied and checked so far.
 
     >>> for name in ("a", "b"):
@@ -55,6 +57,7 @@ def merge(files: Files, out: str | os.PathLike[str], *, progress: Progress | Non
     _refuse_to_overwrite(out, paths)
     _refuse_mixture(paths)
     sources = [_Source(path) for path in paths]
+    features = told_in_common(paths)
     with NewFile(out) as file, _checking(sources) as check:
         copied = 0
         for source in sources:
@@ -68,6 +71,8 @@ def merge(files: Files, out: str | os.PathLike[str], *, progress: Progress | Non
             if progress is not None:
                 progress(min(copied, check.passed))
         check.raise_failure()
+    with suppress(OSError):  # the file is complete, and the features are a convenience
+        tell(out, features)
     return Merge(out, len(paths), check.records, check.bytes)
 
 

@@ -19,6 +19,7 @@ from feedline import _native
 from feedline.errors import CorruptRecord, UsageError, WriteError
 from feedline.records.counting import count
 from feedline.records.faults import to_error
+from feedline.records.feature_texts import feature_texts
 from feedline.records.holder import Holder
 from feedline.records.indexing import FRAMING, write_index
 from feedline.records.paths import Files, resolve
@@ -32,6 +33,7 @@ from feedline.records.shard_files import (
     check_shards,
     shard_name,
 )
+from feedline.records.telling import told_in_common
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ def _divide(
 ) -> None:
     from importlib.metadata import version
 
+    features = told_in_common(records.paths)
     id = secrets.token_hex(8)
 
     def make(place: str) -> Manifest:
@@ -130,7 +133,7 @@ def _divide(
             compression="none",
             shards=shards,
             producers=() if replaced is None else replaced.producers,
-            features=None if replaced is None else replaced.features,
+            features=None if features is None else feature_texts(features),
         )
 
     commit(directory, prefix, id, replaced, make)
@@ -157,7 +160,7 @@ class _Records:
     """The checked records of the files, to be taken so many at a time."""
 
     def __init__(self, paths: list[str], report: Progress) -> None:
-        self._paths = paths
+        self.paths = paths
         self._runs = self._read(report)
         self._rest: _Run | None = None
 
@@ -183,13 +186,13 @@ class _Records:
     def _changed(self) -> CorruptRecord:
         return CorruptRecord(
             "the number of records changed between counting and copying them",
-            path=self._paths[0] if len(self._paths) == 1 else f"{self._paths[0]} and the others",
+            path=self.paths[0] if len(self.paths) == 1 else f"{self.paths[0]} and the others",
             remedy="Divide the files when their writers are done.",
         )
 
     def _read(self, report: Progress) -> Iterator[_Run]:
-        passed = sum(map(os.path.getsize, self._paths))
-        for path in self._paths:
+        passed = sum(map(os.path.getsize, self.paths))
+        for path in self.paths:
             for reader, batch in batches(path, "auto", resync=False):
                 for fault in batch.check():
                     raise to_error(fault)

@@ -22,10 +22,8 @@ import msgspec
 import numpy as np
 
 from feedline.errors import CorruptRecord, UsageError
-from feedline.records import features as kinds
 from feedline.records.beside import MANIFEST_SUFFIX, index_path
-from feedline.records.features import Feature
-from feedline.spec import STRING
+from feedline.records.feature_texts import Entry, FeatureTexts, Size
 
 VERSION: Literal[1] = 1
 
@@ -35,42 +33,25 @@ PATIENCE = 1.0  # seconds for a commit that is giving shards their names
 _MAX_PREFIX = 180  # bytes, so that every name made of it has less than 255
 
 Id: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
-_Size: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 
 
-class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pass
-
-
-class Shard(_Entry, frozen=True):
+class Shard(Entry, frozen=True):
     name: str
-    records: _Size
-    bytes: _Size
+    records: Size
+    bytes: Size
     crc32c: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]  # of the file, compressed or not
 
 
-class Progress(_Entry, frozen=True):
+class Progress(Entry, frozen=True):
     """How far a producer got: what it wrote, and the key that it gave with the last of it, as JSON."""
 
     id: str
     name: str | None  # None: the process that opened the writer, for itself
-    records: _Size
+    records: Size
     last_key: str = "null"
 
 
-class FeatureText(_Entry, frozen=True, omit_defaults=True):
-    """A feature, as far as a writer knows it: no default values."""
-
-    kind: Literal["FixedLenFeature", "VarLenFeature"]
-    dtype: Literal["int64", "float32", "string"]
-    shape: tuple[_Size, ...] | None = None
-
-
-FeatureTexts: TypeAlias = dict[str, FeatureText | None]
-"""By key; None of a feature that never had values."""
-
-
-class Manifest(_Entry, frozen=True):
+class Manifest(Entry, frozen=True):
     version: Literal[1]
     id: Id
     feedline: str  # the version that wrote it
@@ -261,33 +242,3 @@ def _shards(directory: str, prefix: str, manifest: Manifest) -> list[str]:
         path = os.path.join(hidden, shard.name)
         paths.append(path if os.path.exists(path) else os.path.join(directory, shard.name))
     return paths
-
-
-def feature_texts(features: dict[str, Feature | None]) -> FeatureTexts:
-    """
-    >>> feature_texts({"x": kinds.FixedLenFeature([2], "float32")})
-    {'x': FeatureText(kind='FixedLenFeature', dtype='float32', shape=(2,))}
-    """
-    return {key: None if feature is None else _feature_text(feature) for key, feature in features.items()}
-
-
-def _feature_text(feature: Feature) -> FeatureText:
-    dtype: Any = "string" if feature.dtype == STRING else feature.dtype.name
-    if isinstance(feature, kinds.FixedLenFeature):
-        return FeatureText("FixedLenFeature", dtype, feature.shape)
-    return FeatureText("VarLenFeature", dtype)
-
-
-def features_of(texts: FeatureTexts) -> dict[str, Feature | None]:
-    """
-    >>> features_of({"x": FeatureText("VarLenFeature", "string"), "y": None})
-    {'x': VarLenFeature('string'), 'y': None}
-    """
-    return {key: None if text is None else _feature(text) for key, text in texts.items()}
-
-
-def _feature(text: FeatureText) -> Feature:
-    dtype = STRING if text.dtype == "string" else np.dtype(text.dtype)
-    if text.kind == "FixedLenFeature":
-        return kinds.FixedLenFeature(text.shape or (), dtype)
-    return kinds.VarLenFeature(dtype)

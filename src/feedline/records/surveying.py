@@ -64,17 +64,6 @@ def survey(
     }
 
 
-def infer_features(
-    files: Files, *, compression: str | None = "auto"
-) -> dict[str, Feature] | SequenceFeatures:
-    """The `features` that fit every record of the files, which are all read.
-
-    A key that every record has with the same number of values is a FixedLenFeature, any other one a
-    VarLenFeature. Records of tf.train.SequenceExample give SequenceFeatures.
-    """
-    return from_survey(survey(files, compression=compression))
-
-
 def from_survey(result: Mapping[str, Any]) -> dict[str, Feature] | SequenceFeatures:
     """The features of records that a Survey has seen; `result` is what its result() gives.
 

@@ -10,9 +10,11 @@ Locks belong to an open file, which a forked child shares: it lets go of it and 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from errno import EBADF, ECANCELED
 from threading import Lock
 from types import TracebackType
@@ -20,9 +22,11 @@ from typing import Any
 from weakref import WeakSet
 
 from feedline import _native
-from feedline.errors import CorruptRecord, UsageError, WriteError
+from feedline.errors import CorruptRecord, SchemaError, UsageError, WriteError
+from feedline.records.common_features import common_features
 from feedline.records.indexing import known_end
 from feedline.records.reading import open_reader
+from feedline.records.telling import tell, told_in_common
 from feedline.write.fitting import Fitting
 from feedline.write.producers import FileProducer, Producers
 from feedline.write.thread_deaths import Wrote
@@ -46,12 +50,17 @@ class AppendWriter:
     >>> feedline.records.count("log.tfrecord")
     3
 
-    The first example that a writer gets says what the others must be. When the file is renamed, replaced or
+    The first example that a writer gets says what the others must be, unless there are arrays in the file
+    already: then they do. When the file is renamed, replaced or
     removed, what follows goes to the file that has the name then, or to a new one. Opening walks over the
     headers of all records, or of those behind the last that an index of the file (`records.index`) has.
 
     What was appended cannot be taken back. So if a thread of this process that wrote dies by an exception, or
     the block of a `producer(name)` raises, close() raises a WriteError that says so, and the records stay.
+
+    How values are stored: Python's numbers and strings, lists of them, NumPy scalars, and 1-d arrays of
+    int64, int32 and float32 as an Example's lists; all other arrays, and float64, uint64 and complex scalars,
+    as their bytes. from_tfrecords(features="auto") gives all of them back with their dtype and shape.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -63,6 +72,7 @@ class AppendWriter:
         self._file: _native.AppendFile | None = self._open()
         self._wrote = Wrote()
         self._producers = Producers(self._wrote.is_here)
+        self._fitting.features = self._told = told_in_common([self._path])
         _writers.add(self)
 
     def write(self, example: Mapping[str, Any] | bytes) -> None:
@@ -73,6 +83,7 @@ class AppendWriter:
             fault = self._opened().append(record)
         if fault is not None:
             raise self._refused(fault)
+        self._tell()
 
     def write_batch(self, columns: Mapping[str, Any] | Sequence[bytes]) -> None:
         """An example for each row of the columns, each an array, a list or a Ragged: many times faster.
@@ -86,6 +97,7 @@ class AppendWriter:
             fault = self._opened().append_batch(records, offsets)
         if fault is not None:
             raise self._refused(fault)
+        self._tell()
 
     def flush(self) -> None:
         """What was written is on the disk."""
@@ -127,6 +139,29 @@ class AppendWriter:
         if fault is not None:
             raise self._refused(fault, _NOT_FLUSHED)
         return True
+
+    def _tell(self) -> None:
+        """Keep what was learned of the features beside the file, with what other processes have learned.
+
+        After the records, because a sidecar is of a file that has some. A process that is killed in between
+        leaves it to the next.
+        """
+        features = self._fitting.features
+        if features is None or features is self._told:
+            return
+        try:
+            with open(self._path, "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)  # as every write does
+                others = told_in_common([self._path])
+                with suppress(SchemaError):  # of two that began at once with examples unlike each other
+                    tell(self._path, features if others is None else common_features(others, features))
+        except OSError as error:
+            raise WriteError(
+                error.errno,
+                f"{self._path}: the records are in the file, but the dtypes and shapes of their arrays "
+                f"cannot be stored beside it: {error.strerror}.\n  Read it with `features`.",
+            ) from error
+        self._told = features
 
     def _open(self) -> _native.AppendFile:
         file = _native.open_append(os.fsencode(self._path), *known_end(self._path))
@@ -187,7 +222,7 @@ class AppendWriter:
         return type(self), (self._path,), self._fitting.features
 
     def __setstate__(self, features: Any) -> None:
-        self._fitting.features = features
+        self._fitting.features = features or self._told
 
 
 # A child that kept the file open would keep the lock, too, of a parent that was killed while it had it.

@@ -1,28 +1,31 @@
 """Does an example fit those before it? It is asked before any of it is written.
 
-The features are given, or those of the first example: numbers and strings stay single ones, lists and
-arrays of one dimension may change their length, arrays of more dimensions keep their shape. It makes no
-difference whether examples come one by one or as rows of columns.
+The features are given, or those of the first example: numbers and strings stay single ones, arrays keep their
+dtype and number of dimensions. Lists and arrays may change their size; lists of lists keep their shape. It
+makes no difference whether examples come one by one or as rows of columns.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from feedline import _native
-from feedline.column import Bytes, Ragged
+from feedline.column import Bytes
 from feedline.errors import SchemaError, UsageError
-from feedline.records.encode import encode, encoded, encoder_of, kind_of
+from feedline.records.common_features import common_feature, optional
+from feedline.records.encode import checked_columns, encode, encoded, encoder_of, kind_of
+from feedline.records.feature_texts import Known
 from feedline.records.features import (
     Feature,
     FixedLenFeature,
     FixedLenSequenceFeature,
+    ListFeature,
     RaggedFeature,
     RawFeature,
     SequenceFeatures,
@@ -30,29 +33,32 @@ from feedline.records.features import (
     VarLenFeature,
     normalize,
 )
+from feedline.spec import STRING
+from feedline.write.sorts import Sort, feature_for, holds, sort_of, sorts_of_rows
+from feedline.write.storing import Storing, regular
 
 _MOST_KNOWN = 10_000
-_SINGLE = frozenset((int, float, bool, bytes, str, np.int64, np.float32, np.float64))
+_SINGLE = frozenset((int, float, bool, bytes, str, *(np.dtype(kind).type for kind in "?bhilqBHILQefdFD")))
 _UNKNOWN = (None,)
 
+_T = TypeVar("_T")
 
-class _Sort(NamedTuple):
-    """What a value is, as far as a feature cares."""
-
-    kind: str | None  # int64, float32 or string; None of an empty list
-    shape: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return f"{self.kind or 'no values'} of shape {self.shape}" if self.shape else f"one {self.kind}"
+Share = Callable[[Known | None, Known], Known | None]
+"""(what was known, what is known now) -> None, or, if others knew more, what they know."""
 
 
 class Fitting:
-    def __init__(self, features: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, features: Mapping[str, Any] | None = None, share: Share | None = None) -> None:
+        """`features` as the user gave them. `share` tells other processes what is learned, before any example
+        that it was learned from is written."""
         self._are_given = features is not None
+        self._share = share
         self._lock = Lock()
+        # What fitted, at a glance and as a Sort. It stays so: features only come to hold more.
         self._known: set[tuple[Any, ...]] = set()
-        self.features: dict[str, Feature | None] | None = None
-        """By key; None of one without values so far. None of all when there was no example yet."""
+        self._sorts: set[tuple[str, Sort]] = set()
+        self._storing = Storing({}, are_given=False)
+        self._features: Known | None = None
         if features is not None:
             given = normalize(features)
             if isinstance(given, SequenceFeatures):
@@ -61,6 +67,17 @@ class Fitting:
                     "  Serialize SequenceExamples yourself, and write their bytes."
                 )
             self.features = {_key_in_record(key, feature): feature for key, feature in given.items()}
+
+    @property
+    def features(self) -> Known | None:
+        """By key; None of one without values so far. None of all when there was no example yet."""
+        return self._features
+
+    @features.setter
+    def features(self, features: Known | None) -> None:
+        if features is not None:
+            self._storing = Storing(features, are_given=self._are_given)
+        self._features = features
 
     def record(self, example: Mapping[str, Any] | bytes) -> bytes:
         """The example as bytes; bytes are taken as they are."""
@@ -72,10 +89,16 @@ class Fitting:
             raise UsageError(
                 f"write: give a dict of features, or the bytes of a record, not {type(example).__name__}."
             )
-        record = encode(example)  # first: what cannot be encoded tells nothing of the others
-        if not self._is_known(example):
-            self._check({key: [_sort(value)] for key, value in example.items() if value is not None})
-            self._remember(example)
+        if self._is_known(example):
+            return encode(self._storing.example(example) if self._storing.converts else example)
+        found = {key: [sort_of(value)] for key, value in example.items() if value is not None}
+
+        def encode_with(storing: Storing) -> bytes:
+            storing.check_digits(example)
+            return encode(storing.example(example))
+
+        record = self._fitted(found, encode_with)
+        self._remember(example)
         return record
 
     def _is_known(self, example: Mapping[str, Any]) -> bool:
@@ -83,13 +106,15 @@ class Fitting:
         for key, value in example.items():
             if (key, *_glance(value)) not in self._known:
                 return False
-        return self.features is not None and len(example) == len(self.features)
+        return self._features is not None and len(example) == len(self._features)
 
     def _remember(self, example: Mapping[str, Any]) -> None:
         if len(self._known) < _MOST_KNOWN:
-            self._known.update(
-                (key, *glance) for key, value in example.items() if (glance := _glance(value)) != _UNKNOWN
-            )
+            features = self.features or {}
+            for key, value in example.items():
+                glance = _glance(value)
+                if glance != _UNKNOWN and not _needs_look(features.get(key), value):
+                    self._known.add((key, *glance))
 
     def records(
         self, columns: Mapping[str, Any] | Sequence[bytes] | Bytes
@@ -110,46 +135,92 @@ class Fitting:
 
     def encoder(self, columns: Mapping[str, Any]) -> _native.ExampleEncoder:
         """What encodes the rows of the columns, which fit."""
-        encoder = encoder_of(columns)  # which checks that the rows of a list are alike
-        given = {key: column for key, column in columns.items() if column is not None}
-        if len(next(iter(given.values()))):
-            self._check({key: _sorts_of_rows(column) for key, column in given.items()})
-        return encoder
+        given, rows = checked_columns(columns)
+        if not rows:
+            return encoder_of(given)
+        given = {key: regular(column) for key, column in given.items()}
+        found = {key: sorts_of_rows(column) for key, column in given.items()}
 
-    def _check(self, found: dict[str, list[_Sort]]) -> None:
-        """Of each key all sorts of values. What is learned of them is kept only if all fit."""
+        def encode_with(storing: Storing) -> _native.ExampleEncoder:
+            storing.check_digits(given)
+            return encoder_of(storing.columns(given))
+
+        return self._fitted(found, encode_with)
+
+    def _fitted(self, found: dict[str, list[Sort]], encode: Callable[[Storing], _T]) -> _T:
+        """Encode an example that fits. What it tells of the features is kept only if it can be encoded."""
+        while True:
+            known = self.features
+            learned = self._learned(known, found)
+            storing = self._storing if learned is known else Storing(learned, are_given=self._are_given)
+            made = encode(storing)
+            if learned is known or self._adopt(known, learned):
+                return made
+
+    def _adopt(self, known: Known | None, learned: Known) -> bool:
+        """False when another thread or process was faster, and the example must be looked at again."""
         with self._lock:
-            features = self.features
-            if features is None:
-                self.features = {key: self._inferred(key, sorts) for key, sorts in found.items()}
-                return
-            learned = {}
-            for key, sorts in found.items():
-                feature = features.get(key)
-                if feature is not None:
-                    for sort in sorts:
-                        if not _fits(sort, feature):
-                            self._refuse(key, f"is {sort} here, and {self._source} {_told(feature)}")
-                elif key in features:
-                    learned[key] = self._inferred(key, sorts)
-                else:
-                    self._refuse(key, f"is {sorts[0]}, and {self._source} nothing of that name")
-            if len(found) < len(features):
-                for key, feature in features.items():
-                    if key not in found and feature is not None and _is_needed(feature):
-                        self._refuse(key, f"is missing, and {self._source} {_told(feature)}")
-            features.update(learned)
+            if self.features is not known:
+                return False
+            others = None if self._share is None else self._share(known, learned)
+            self.features = learned if others is None else others
+            return others is None
 
-    def _inferred(self, key: str, sorts: list[_Sort]) -> Feature | None:
-        kind, shape = sorts[0]
-        if kind is None:
-            return None
-        if len(shape) == 1:
-            return VarLenFeature(kind)
-        if len(sorts) > 1:
-            told = " and ".join(map(str, sorts[:2]))
-            self._refuse(key, f"is {told} here, and only lists of single values may change their length")
-        return FixedLenFeature(shape, kind)
+    def _learned(self, known: Known | None, found: dict[str, list[Sort]]) -> Known:
+        """What is known after these: of each key all sorts of values. The same object if that is not more."""
+        if known is None:
+            return {key: self._widened(key, feature_for(sorts[0]), sorts) for key, sorts in found.items()}
+        changed: Known = {}
+        for key, sorts in found.items():
+            if all((key, sort) in self._sorts for sort in sorts):
+                continue
+            if key not in known:
+                self._refuse(key, f"is {sorts[0]}, and {self._source} nothing of that name")
+            feature = self._widened(key, known[key], sorts)
+            if feature != known[key]:
+                changed[key] = feature
+            elif feature is not None and len(self._sorts) < _MOST_KNOWN:
+                self._sorts.update((key, sort) for sort in sorts)
+        if len(found) < len(known):
+            for key, feature in known.items():
+                if key not in found and feature is not None:
+                    if self._are_given or not _is_row(feature):
+                        self._require(key, feature)
+                    elif optional(feature) != feature:
+                        changed[key] = optional(feature)
+        return known | changed if changed else known
+
+    def _widened(self, key: str, feature: Feature | None, sorts: list[Sort]) -> Feature | None:
+        """The feature that holds these, too."""
+        for sort in sorts:
+            if feature is not None and self._are_given:
+                wider = feature if _fits(sort, feature) else None
+            elif feature is not None:
+                wider = _admitting(feature, sort)
+            elif (late := feature_for(sort)) is None:
+                continue
+            else:
+                wider = optional(late)  # those before had no values
+            if wider is None:
+                assert feature is not None
+                self._refuse(key, f"is {sort} here, and {self._source} {self._told(feature)}")
+            feature = wider
+        return feature
+
+    def _require(self, key: str, feature: Feature) -> None:
+        if _is_needed(feature):
+            self._refuse(key, f"is missing, and {self._source} {self._told(feature)}")
+
+    def _told(self, feature: Feature) -> str:
+        if isinstance(feature, VarLenFeature):
+            return f"{_kind(feature)} of any length"
+        if self._are_given and not isinstance(feature, FixedLenFeature):
+            return repr(feature)
+        if not self._are_given and _is_row(feature):
+            return f"{_kind(feature)} of any length"
+        if isinstance(feature, RawFeature) and feature.shape:
+            return f"{_kind(feature)} of {_rank(feature)} dimensions"
+        return str(Sort(feature.dtype, getattr(feature, "shape", ())))
 
     @property
     def _source(self) -> str:
@@ -178,46 +249,59 @@ def _glance(value: Any) -> tuple[Any, ...]:
     return (kind,) if kind in _SINGLE else _UNKNOWN
 
 
-def _sort(value: Any) -> _Sort:
-    if isinstance(value, np.ndarray | np.generic):
-        return _Sort(_kind_of(value), value.shape)
-    if isinstance(value, bytes | str | bytearray | memoryview):
-        return _Sort("string", ())
-    if isinstance(value, int):
-        return _Sort("int64", ())
-    if isinstance(value, float):
-        return _Sort("float32", ())
-    if isinstance(value, list | tuple):
-        if not value:
-            return _Sort(None, (0,))
-        inner = _sort(value[0])
-        return _Sort(inner.kind, (len(value), *inner.shape))
-    return _sort(np.asarray(value))
+def _needs_look(feature: Feature | None, value: Any) -> bool:
+    """Whether the digits of each such value have to be looked at (Storing.check_digits)."""
+    is_list = isinstance(feature, FixedLenFeature | VarLenFeature) and feature.dtype == np.float32
+    return is_list and getattr(value, "dtype", None) == np.float64
 
 
-def _kind_of(array: Any) -> str | None:
-    if not array.dtype.hasobject:
-        return kind_of(array.dtype)
-    return _sort(array.flat[0]).kind if array.size else None
+def _admitting(feature: Feature, sort: Sort) -> Feature | None:
+    """The feature that holds these values, too; None if there is none.
+
+    Arrays keep their dtype and their number of dimensions. Those of one dimension, and arrays that are stored
+    as bytes, may change their size.
+    """
+    if not holds(feature.dtype, sort):
+        return None
+    shape, rank = sort.shape, _rank(feature)
+    if len(shape) != rank and math.prod(shape) == 1 and max(len(shape), rank) == 1:
+        shape = (1,) * rank  # a single value is as good as a list of one
+    if isinstance(feature, FixedLenFeature) and rank > 1:
+        # The reader gives flat values their shape.
+        is_flat = len(shape) == 1 and math.prod(shape) == math.prod(feature.shape)
+        return feature if shape == feature.shape or is_flat else None
+    if len(shape) != rank or (sort.dtype is None and rank != 1):
+        return None
+    if isinstance(feature, RawFeature | ListFeature):
+        if all(told in (None, size) for told, size in zip(feature.shape, shape, strict=True)):
+            return feature
+        return common_feature(feature, type(feature)(shape, feature.dtype))
+    is_so = isinstance(feature, VarLenFeature) or (
+        isinstance(feature, FixedLenFeature) and shape == feature.shape
+    )
+    return feature if is_so else VarLenFeature(feature.dtype)
 
 
-def _sorts_of_rows(column: Any) -> list[_Sort]:
-    """All that differ, which only those of a Ragged do."""
-    if isinstance(column, list | tuple):
-        return [_sort(column[0])]
-    if isinstance(column, Ragged):
-        (entry,) = _sorts_of_rows(column._values)
-        return [_Sort(entry.kind, (int(length), *entry.shape)) for length in np.unique(column.lengths)]
-    if isinstance(column, Bytes):
-        return [_Sort("string", column.shape)]
-    array = np.asarray(column)
-    return [_Sort(_kind_of(array), array.shape[1:])]
+def _rank(feature: Feature) -> int:
+    return 1 if isinstance(feature, VarLenFeature) else len(getattr(feature, "shape", ()))
 
 
-def _fits(sort: _Sort, feature: Feature) -> bool:
-    if isinstance(feature, RawFeature | TensorFeature):
-        return sort == ("string", ())
-    if sort.kind is not None and sort.kind != _kind(feature):
+def _is_row(feature: Feature) -> bool:
+    """Whether examples may lack it: a list that is empty."""
+    return _rank(feature) == 1
+
+
+def _fits(sort: Sort, feature: Feature) -> bool:
+    """Whether such values can be stored as the user says."""
+    if isinstance(feature, RawFeature | TensorFeature) and sort == (STRING, (), False):
+        return True
+    if isinstance(feature, TensorFeature):
+        return False
+    if isinstance(feature, RawFeature | ListFeature):
+        if not holds(feature.dtype, sort) or len(sort.shape) != len(feature.shape):
+            return False
+        return all(told in (None, size) for told, size in zip(feature.shape, sort.shape, strict=True))
+    if sort.dtype is not None and kind_of(sort.dtype) != _kind(feature):
         return False
     if isinstance(feature, FixedLenFeature):
         # The reader gives flat values their shape.
@@ -230,7 +314,7 @@ def _fits(sort: _Sort, feature: Feature) -> bool:
 
 
 def _kind(feature: Feature) -> str:
-    return "string" if feature.dtype == object else feature.dtype.name
+    return "string" if feature.dtype == STRING else feature.dtype.name
 
 
 def _is_needed(feature: Feature) -> bool:
@@ -238,12 +322,6 @@ def _is_needed(feature: Feature) -> bool:
         return feature.default_value is None
     if isinstance(feature, FixedLenSequenceFeature):
         return not feature.allow_missing
-    return isinstance(feature, RawFeature | TensorFeature)
-
-
-def _told(feature: Feature) -> str:
-    if isinstance(feature, FixedLenFeature):
-        return str(_Sort(_kind(feature), feature.shape))
-    if isinstance(feature, VarLenFeature):
-        return f"{_kind(feature)} of any length"
-    return repr(feature)
+    if isinstance(feature, RawFeature | ListFeature):
+        return None not in feature.shape
+    return isinstance(feature, TensorFeature)

@@ -15,6 +15,7 @@ from feedline.errors import UsageError, WriteError
 from feedline.records.encode import refused
 from feedline.records.new_file import NewFile
 from feedline.records.paths import compression_name
+from feedline.records.telling import tell
 from feedline.write.fitting import Fitting
 from feedline.write.producers import FileProducer, Producers
 
@@ -35,7 +36,11 @@ class TFRecordWriter:
     >>> feedline.records.count("numbers.tfrecord")
     3
 
-    `features` says what examples must be; without it, the first one does.
+    `features` says what examples must be, and how they are stored; without it, the first one does.
+
+    How values are stored: Python's numbers and strings, lists of them, NumPy scalars, and 1-d arrays of
+    int64, int32 and float32 as an Example's lists; all other arrays, and float64, uint64 and complex scalars,
+    as their bytes. from_tfrecords(features="auto") gives all of them back with their dtype and shape.
 
     close() waits until the disk has the file, so that it survives a power failure. With `durable=False` it
     does not wait: many small files are written much faster. The file still appears all at once, and a killed
@@ -124,6 +129,18 @@ class TFRecordWriter:
                 self._file.commit(durable=self._durable)
             finally:
                 self.abort()
+            self._tell()
+
+    def _tell(self) -> None:
+        try:
+            tell(self._file.path, self._fitting.features, durable=self._durable)
+        except OSError as error:
+            raise WriteError(
+                error.errno,
+                f"{self._file.path} is complete, but the dtypes and shapes of its arrays cannot be stored "
+                f"beside it: {error.strerror}.\n"
+                "  Read it with `features`, or write it again when the cause is gone.",
+            ) from error
 
     def abort(self) -> None:
         """There was never such a file. After close() nothing is done."""

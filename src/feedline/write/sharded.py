@@ -21,6 +21,7 @@ from typing import Any, Literal, cast
 from feedline.column import Bytes
 from feedline.errors import UsageError, WriteError
 from feedline.graph.arguments import bytes_of
+from feedline.records.feature_texts import feature_texts
 from feedline.records.holder import Holder
 from feedline.records.publishing import check_strangers, commit, recover
 from feedline.records.shard_files import (
@@ -28,7 +29,6 @@ from feedline.records.shard_files import (
     Manifest,
     check_prefix,
     check_shards,
-    feature_texts,
     read_manifest,
 )
 from feedline.write import runs
@@ -131,6 +131,10 @@ class ShardedWriter:
     `shards` is their number: they hold the same number of records, give or take one. Or `max_shard_bytes`, as
     a number or "100MB", is what each has at most; with neither it is 256 MB. All examples must be like the
     first one.
+
+    How values are stored: Python's numbers and strings, lists of them, NumPy scalars, and 1-d arrays of
+    int64, int32 and float32 as an Example's lists; all other arrays, and float64, uint64 and complex scalars,
+    as their bytes. from_tfrecords(features="auto") gives all of them back with their dtype and shape.
 
     With `resume=True`, a run that was killed is taken up again: what producers had sealed is kept, and
     `count` and `last_key`, of the writer itself and of each `producer(name)`, say how far they got. What

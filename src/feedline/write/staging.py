@@ -1,8 +1,8 @@
 """The hidden directory in which the processes of one run write, as this process sees it.
 
 `.<prefix>.writing-<id>/` has a directory for each producer (write/parts) and what the examples are like:
-`features.json` is that of the first example, and `feature-<hash>.json` tells of one that had no values there.
-Whoever is first makes the file, and all others check their examples against it.
+`features.json` is that of the first example; whoever is first makes the file, and all others check their
+examples against it. A `feature-<hash>.json` says more of one feature: that its length changes, say.
 
 Who commits, gives up or takes over renames the directory: then nothing more can be written (core/part_file).
 """
@@ -11,24 +11,24 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakValueDictionary
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from feedline.column import Bytes
-from feedline.records.shard_files import FeatureTexts, feature_texts, features_of
+from feedline.records.common_features import common_feature
+from feedline.records.feature_texts import Known, from_json, to_json
+from feedline.records.features import Feature
 from feedline.write.fitting import Fitting
 from feedline.write.parts import PartWriter, refused
 
-_T = TypeVar("_T")
-_FEATURES = "features.json"
+_LEARNED = "feature-"
 
 
 class Staging:
@@ -43,8 +43,7 @@ class Staging:
 
     def _begin(self) -> None:
         self._lock = Lock()
-        self._fitting = Fitting()
-        self._is_known = False  # every feature, so that nothing is learned any more
+        self._fitting = Fitting(share=self._share)
 
     @property
     def id(self) -> str:
@@ -76,37 +75,27 @@ class Staging:
         _joined.pop(self.path, None)
 
     def record(self, example: Any) -> bytes:
-        if self._is_known or not isinstance(example, Mapping):
-            return self._fitting.record(example)
-        return self._learning(lambda fitting: fitting.record(example))
+        return self._fitting.record(example)
 
     def records(
         self, columns: Mapping[str, Any] | Sequence[bytes] | Bytes
     ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
-        if self._is_known or not isinstance(columns, Mapping):
-            return self._fitting.records(columns)
-        return self._learning(lambda fitting: fitting.records(columns))
+        return self._fitting.records(columns)
 
-    def _learning(self, encode: Callable[[Fitting], _T]) -> _T:
-        """Encode by what the other processes know, and let them know what is new."""
-        with self._lock:
-            fitting = self._fitting
-            self._fitting = Fitting()  # for the next example, if this one fails when part of it was learned
-            try:
-                while True:
-                    if fitting.features is None:
-                        fitting.features = read_features(self.path)
-                    known = None if fitting.features is None else dict(fitting.features)
-                    made = encode(fitting)
-                    new = _news(known, fitting.features)
-                    if not new or _tell(self.path, known is None, new):
-                        break
-                    fitting = Fitting()  # another process was first: check against that
-            except OSError as error:
-                raise refused(self.path, error) from error
-            self._fitting = fitting
-            self._is_known = fitting.features is not None and None not in fitting.features.values()
-            return made
+    def _share(self, known: Known | None, learned: Known) -> Known | None:
+        """Let the other processes know what is new; what they know, if that is not `known`."""
+        try:
+            others = read_features(self.path)
+            if others is None:
+                return None if _publish(_first_path(self.path), learned) else read_features(self.path)
+            if others != known:
+                return others
+            for key, feature in learned.items():
+                if feature != known[key]:
+                    _publish(_learned_path(self.path, key, feature), {key: feature})
+        except OSError as error:
+            raise refused(self.path, error) from error
+        return None
 
     def leave_to_parent(self) -> None:
         """In a forked child, which has its own parts from now on."""
@@ -141,39 +130,31 @@ def _leave_to_parent() -> None:
 os.register_at_fork(after_in_child=_leave_to_parent)
 
 
-def read_features(staging: str) -> Any:
+def read_features(staging: str) -> Known | None:
     """What all processes of the run know together; None before the first example."""
-    known = _read(os.path.join(staging, _FEATURES))
+    known = _read(_first_path(staging))
     if known is not None:
-        for key in [key for key, feature in known.items() if feature is None]:
-            known |= _read(_learned_path(staging, key)) or {}
+        for name in os.listdir(staging):
+            if name.startswith(_LEARNED) and name.endswith(".json"):
+                for key, feature in (_read(os.path.join(staging, name)) or {}).items():
+                    known[key] = common_feature(known[key], feature)
     return known
 
 
-def _read(path: str) -> dict[str, Any] | None:
+def _read(path: str) -> Known | None:
     with suppress(FileNotFoundError), open(path, "rb") as file:
-        return features_of(msgspec.json.decode(file.read(), type=FeatureTexts))
+        return from_json(file.read())
     return None
 
 
-def _news(known: dict[str, Any] | None, features: dict[str, Any] | None) -> dict[str, Any]:
-    if features is None or known is None:
-        return features or {}
-    return {key: feature for key, feature in features.items() if feature is not None and known[key] is None}
-
-
-def _tell(staging: str, is_first: bool, features: dict[str, Any]) -> bool:
-    """False when another process was faster."""
-    if is_first:
-        return _publish(os.path.join(staging, _FEATURES), features)
-    return all([_publish(_learned_path(staging, key), {key: feature}) for key, feature in features.items()])
-
-
-def _publish(path: str, features: dict[str, Any]) -> bool:
+def _publish(path: str, features: Known) -> bool:
+    """False when it is there already."""
+    text = to_json(features)
+    assert text is not None  # only those that are given may be of other kinds
     partial = f"{path}.{os.getpid()}-{secrets.token_hex(4)}"
     try:
         with open(partial, "wb") as file:
-            file.write(msgspec.json.encode(feature_texts(features)))
+            file.write(text.encode())
             file.flush()
             os.fsync(file.fileno())  # what is sealed later must be readable with it
         os.link(partial, path)
@@ -185,5 +166,11 @@ def _publish(path: str, features: dict[str, Any]) -> bool:
             os.unlink(partial)
 
 
-def _learned_path(staging: str, key: str) -> str:
-    return os.path.join(staging, f"feature-{blake2b(key.encode(), digest_size=16).hexdigest()}.json")
+def _first_path(staging: str) -> str:
+    return os.path.join(staging, "features.json")
+
+
+def _learned_path(staging: str, key: str, feature: Feature | None) -> str:
+    """One for each thing that may be learned: processes that learn the same write the same file."""
+    about = blake2b(repr((key, feature)).encode(), digest_size=16).hexdigest()
+    return os.path.join(staging, f"{_LEARNED}{about}.json")
