@@ -57,7 +57,8 @@ _holders: WeakValueDictionary[int, Holder] = WeakValueDictionary()
 _starting: deque[None] = deque()  # one for each thread that is about to start a worker
 _keys: deque[None] = deque([None])  # the thread that looks after workers has it
 _looking = threading.Lock()  # held while it does
-_is_over = False  # the program
+_stop = threading.Event()  # it should
+_stopped = threading.Event()  # it has
 
 
 def know(holder: Holder) -> None:
@@ -158,10 +159,9 @@ def _end_waiting(since: float) -> None:
 
 
 def _ensure_looked_after() -> None:
-    try:
-        _keys.pop()
-    except IndexError:
+    if not _took_key():
         return  # it is running
+    _stopped.clear()
     try:
         # Not a threading.Thread, whose start waits for the thread: a finalizer could run there that needs a
         # lock of this one's.
@@ -172,21 +172,23 @@ def _ensure_looked_after() -> None:
 
 def _look_after() -> None:
     """The thread: until there are no workers."""
-    while True:
-        time.sleep(_LOOK)
+    while not _stop.wait(_LOOK):
         with _looking:
-            is_needed = not _is_over and _look()
-        if _is_over:
-            return
+            is_needed = _look()
         if not is_needed:
             _keys.append(None)
             # One that was started before that could not start another thread.
-            if not _count():
-                return
-            try:
-                _keys.pop()
-            except IndexError:
-                return
+            if not _count() or not _took_key():
+                break
+    _stopped.set()
+
+
+def _took_key() -> bool:
+    try:
+        _keys.pop()
+    except IndexError:
+        return False
+    return True
 
 
 def _look() -> bool:
@@ -200,16 +202,15 @@ def _look() -> bool:
 
 @atexit.register
 def _stop_looking() -> None:
-    """A thread that was in the middle of something when the interpreter goes would keep that alive."""
-    global _is_over
-    _is_over = True
-    if _looking.acquire(timeout=_ENDING):
-        _looking.release()
+    """A thread that is there when the interpreter goes would keep alive all that it can reach."""
+    _stop.set()
+    if not _keys:
+        _stopped.wait(_ENDING)
 
 
 def _leave_to_parent() -> None:
     """In a forked child. With its copies of their sockets, workers would not notice the parent's end."""
-    global _looking
+    global _looking, _stop, _stopped
     for known in _all.valuerefs():
         if (worker := known()) is not None:
             worker.channel.close()
@@ -219,7 +220,7 @@ def _leave_to_parent() -> None:
     _starting.clear()
     _keys.clear()
     _keys.append(None)
-    _looking = threading.Lock()
+    _looking, _stop, _stopped = threading.Lock(), threading.Event(), threading.Event()
 
 
 # No fork while the thread has locks of iterations: in the child nobody would release them.
