@@ -217,15 +217,15 @@ print(len({int(x) for x in Dataset.range(400).map(lambda x: (time.sleep(0.002), 
 
 
 NESTED = {
-    "zip": "Dataset.zip(Dataset.range(50).map(slow, 2), Dataset.range(50).map(slow, 3)).map(lambda a, b: a)",
-    "interleave": """Dataset.range(0, 50, 10).interleave(
+    "zip": "Dataset.zip(Dataset.range(20).map(slow, 2), Dataset.range(20).map(slow, 3)).map(lambda a, b: a)",
+    "interleave": """Dataset.range(0, 20, 10).interleave(
         lambda start: Dataset.range(start, start + 10).map(slow, 2), cycle_length=2, block_length=10,
         num_parallel_calls=2)""",
-    "in a function": "Dataset.range(50).map(lambda x: x + sum(Dataset.range(3).map(slow, 2)) - 3)",
-    "in threads": """Dataset.range(50).map(
+    "in a function": "Dataset.range(20).map(lambda x: x + sum(Dataset.range(3).map(slow, 2)) - 3)",
+    "in threads": """Dataset.range(20).map(
         lambda x: x + sum(Dataset.range(3).map(slow, 2)) - 3, 4, executor="thread")""",
-    "in a worker": "Dataset.range(50).map(lambda x: x + sum(Dataset.range(3).map(slow, 2)) - 3, 2)",
-    "beside open ones": "Dataset.range(50).map(slow, 2)",
+    "in a worker": "Dataset.range(20).map(lambda x: x + sum(Dataset.range(3).map(slow, 2)) - 3, 2)",
+    "beside open ones": "Dataset.range(20).map(slow, 2)",
 }
 
 
@@ -235,7 +235,7 @@ def test_pipelines_within_pipelines_go_on_when_the_limit_is_reached(dataset):
 others = [iter(Dataset.range(1000).map(slow, 2)) for _ in range(3)]
 for rows in others:
     next(rows)
-print([int(x) for x in {dataset}] == list(range(50)))
+print([int(x) for x in {dataset}] == list(range(20)))
 """)
     assert found == "True\n"
 
