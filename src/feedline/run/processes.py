@@ -126,8 +126,8 @@ class Crew:
 
         Results that they have sent stay with their tasks.
         """
-        if not self._changed.acquire(blocking=False):
-            return []  # it is in use
+        if not self._workers or not self._changed.acquire(blocking=False):
+            return []  # it has none, or is in use
         try:
             now = time.monotonic()
             unused = now - self._used_at

@@ -48,7 +48,7 @@ _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NU
 
 
 class WorkerLeft(WorkerDied):
-    """The worker was ended because nobody had asked it for anything: it is no fault of the task."""
+    """The worker went away while it had nothing to do, so the task is not to blame."""
 
 
 class Task:
