@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from feedline.run import processes
+from feedline.run import pool
 
 
 def children_of(pid):
@@ -82,7 +82,7 @@ def deaths_in(dataset):
 def dismiss_workers():
     """End those that wait for the next iteration: it begins with fresh ones."""
     gc.collect()  # iterators that were dropped may still have some
-    processes._dismiss_idle()
+    pool.end_idle()
 
 
 def _stat(pid):

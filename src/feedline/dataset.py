@@ -718,7 +718,9 @@ class Dataset:
         """How the steps before are to be run; what they give stays the same.
 
         With `workers`, the functions of map, filter, flat_map and interleave run in so many processes, where
-        they were not given fewer; with 0, all run in this one. `memory_limit`, in bytes or as "4GB", bounds
+        they were not given fewer; with 0, all run in this one. All pipelines of this process together have
+        two workers per core, or as many as the largest asks for; a pipeline that finds none left gets one.
+        Workers end about three seconds after their last use. `memory_limit`, in bytes or as "4GB", bounds
         what these steps and prefetch hold ahead. What is None is left as it is.
 
         >>> [int(x) for x in Dataset.range(3).with_options(memory_limit="4GB", workers=2)]

@@ -149,6 +149,8 @@ class _Feed:
                 self._was_full = False
             self._changed.wait_for(lambda: self._items or self._stopped)
             if self._stopped:
+                if _is_ending and threading.current_thread() is not threading.main_thread():
+                    raise SystemExit  # ends a daemon thread without a traceback
                 raise UsageError("this iterator was closed while another thread read from it.")
             item = self._items.popleft()
             self._held -= item.rows
@@ -164,12 +166,15 @@ class _Feed:
 
 
 _running: set[_Feed] = set()
+_is_ending = False  # the program
 _GRACE = 10.0  # seconds, for a user's function that is at work when the program ends
 
 
 @atexit.register
 def _end_all() -> None:
     """A thread that still runs when the interpreter goes is killed within native code, and that aborts."""
+    global _is_ending
+    _is_ending = True
     until = time.monotonic() + _GRACE
     feeds = tuple(_running)
     for feed in feeds:

@@ -17,10 +17,6 @@ MOST = 128 << 10
 """Bytes sent at once: less than a socket holds, so that who sends does not wait for who is busy."""
 
 
-LEFT = 75
-"""The exit code of a worker that went by itself, because it had nothing to do."""
-
-
 class Lent(NamedTuple):
     """A new segment, with its descriptor."""
 
@@ -125,8 +121,13 @@ class Channel:
 
     def receive(self) -> tuple[bytes, int | None]:
         """What was sent, and its descriptor. Waits for it; Closed when nothing will come."""
+        space = socket.CMSG_SPACE(_INT)
         try:
-            data, ancillary, flags, _ = self._socket.recvmsg(MOST, socket.CMSG_SPACE(_INT))
+            try:
+                data, ancillary, flags, _ = self._socket.recvmsg(MOST, space)
+            except ConnectionResetError:
+                # The other side went without reading all that was sent to it. What it sent before is there.
+                data, ancillary, flags, _ = self._socket.recvmsg(MOST, space)
         except OSError as error:
             raise Closed from error
         if not data:

@@ -59,3 +59,4 @@ class Exchange:
     def close(self) -> None:
         self.channel.close()
         self._lender.close()
+        self._borrower.close()

@@ -128,6 +128,10 @@ class Borrower:
         for number in numbers:
             del self._memory[number]
 
+    def close(self) -> None:
+        """Forget all. Arrays over them stay valid."""
+        self._memory.clear()
+
 
 class _Loan:
     """What arrays over a segment keep alive."""

@@ -1,96 +1,27 @@
-"""Worker processes: started as fresh interpreters, kept for the next iteration, replaced when they die.
+"""Crews: the worker processes of one iteration, which its steps share.
 
-A Crew is what the steps of one iteration share. Its threads may all send and wait at the same time: whoever
-waits first listens for all. There is no thread of its own, so nothing runs when nobody asks for anything.
+The threads of an iteration may all send and wait at the same time: whoever waits first listens for all. A
+crew has no thread of its own. Workers come from the pool of this process and go back to it.
 """
 
 from __future__ import annotations
 
-import atexit
-import itertools
 import os
-import pickle
 import select
-import signal
-import subprocess
-import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
-from weakref import WeakSet, finalize
+from weakref import finalize
 
-import numpy as np
-
-from feedline import frame
 from feedline.block import Block
-from feedline.column import is_writable
 from feedline.errors import UsageError, WorkerDied, WorkerError
-from feedline.graph import State
-from feedline.graph.job import Job, Outcome
-from feedline.run.channel import LEFT, Be, Channel, Closed, Done, Forget, Learn, Read, Run, not_standard
-from feedline.run.exchange import Exchange
-
-# Not `-m`: the modules must be looked for where this process does before the first is imported.
-_START = """
-import sys
-sys.path[:] = sys.argv[3:]
-from feedline.run.worker import main
-main(*map(int, sys.argv[1:3]))
-"""
-STARTING = 0.2
-"""Seconds, about, until a new worker has begun with its work."""
+from feedline.graph.job import Job
+from feedline.run import pool
+from feedline.run.channel import Closed
+from feedline.run.worker_process import ReadTask, RunTask, SentJob, Task, Worker, WorkerLeft
 
 _LISTEN = 100  # milliseconds, after which who listens looks whether it is still wanted
-_PATIENCE = 0.25  # seconds, for one that was left in the middle of something; then another is started
-_GRACE = 1.0  # seconds, for a worker to end after its channel has
-_MOST_WORDS = 2000  # characters of what a dead worker had written
-# Several workers with a thread for each core would only be in each other's way.
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-
-
-class Task:
-    """What a worker was asked for. In the end there is an outcome, or it has `died` of it."""
-
-    def __init__(self, crew: Crew, job: SentJob) -> None:
-        self._crew = crew
-        self.job = job
-        self.outcome: Outcome | None = None
-        self.died: WorkerDied | None = None
-        self.seconds = 0.0
-        self.after: State = None  # of a stream
-        self.opened = True  # if it is one
-
-    @property
-    def is_over(self) -> bool:
-        return self.outcome is not None or self.died is not None
-
-    def wait(self) -> Outcome:
-        self._crew.wait(self)
-        if self.died is not None:
-            raise self.died
-        assert self.outcome is not None
-        return self.outcome
-
-
-class RunTask(Task):
-    """Do a job with rows."""
-
-    def __init__(self, crew: Crew, job: SentJob, rows: Block, first: int) -> None:
-        super().__init__(crew, job)
-        self.plan = frame.Plan.of(rows)
-        self.writable = all(map(is_writable, rows.columns))
-        self.first = first  # the number of the first of them
-
-
-class ReadTask(Task):
-    """Give the next rows of a stream."""
-
-    def __init__(self, crew: Crew, job: SentJob, limit: int) -> None:
-        super().__init__(crew, job)
-        self.limit = limit
+_LONGEST_PATIENCE = 60.0  # seconds
 
 
 class ProcessTeam:
@@ -101,7 +32,7 @@ class ProcessTeam:
         self._crew = crew
         self._job = SentJob(job)
         self._is_open = True
-        crew.enter()
+        crew.enter(size)
 
     def send(self, rows: Block, first: int) -> Task:
         task = RunTask(self._crew, self._job, rows, first)
@@ -115,228 +46,6 @@ class ProcessTeam:
             self._crew.leave()
 
 
-_job_numbers = itertools.count(1)
-
-
-class _Described(Protocol):
-    @property
-    def step(self) -> str: ...
-    @property
-    def function(self) -> Callable[..., Any]: ...
-
-
-class SentJob:
-    """A job as workers get it: pickled once."""
-
-    def __init__(self, job: _Described) -> None:
-        from feedline.run.pickling import dumps
-
-        self.number = next(_job_numbers)
-        self.step = job.step
-        try:
-            self.pickled = dumps(job, job.function)
-        except Exception as error:
-            raise UsageError(
-                f"{job.step}: its function cannot be sent to a worker: {type(error).__name__}: {error}\n"
-                "  Make what cannot be pickled within the function; or have it called in this process, "
-                'without num_parallel_calls or with executor="thread".'
-            ) from error
-        module = sys.modules.get(getattr(job.function, "__module__", None) or "")
-        self.module = {} if module is None else {module.__name__: module.__spec__}
-        self.home: Worker | None = None  # where its stream is
-
-
-def _place() -> Be:
-    """Where this process is, and looks for modules."""
-    try:
-        directory = os.getcwd()
-    except FileNotFoundError:  # it was removed
-        directory = os.sep
-    return Be(directory, tuple(path or directory for path in sys.path))
-
-
-class Worker:
-    """One process, and what lies between it and this one."""
-
-    def __init__(self) -> None:
-        self.channel, there = Channel.pair()
-        self._words = not_standard(os.memfd_create("feedline", os.MFD_CLOEXEC))
-        passed = there.fileno(), self._words
-        self._place = _place()
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _START, *map(str, passed), *self._place.paths],
-                stdin=subprocess.DEVNULL,
-                pass_fds=passed,
-                process_group=0,  # Ctrl-C is for this process
-                env=dict.fromkeys(_ONE_THREAD, "1") | os.environ,
-            )
-        except BaseException:
-            self.channel.close()
-            os.close(self._words)
-            raise
-        finally:
-            there.close()
-        self.tasks: deque[tuple[int, Task]] = deque()  # with their numbers, in the order of sending
-        self._exchange = Exchange(self.channel)
-        self._jobs: set[int] = set()
-        self._sent = 0
-        self.streams = 0  # that it was given to run
-        self._modules: dict[str, Any] = {}  # whose functions it was given, as they were loaded here
-        _all.add(self)
-
-    @property
-    def load(self) -> tuple[int, int]:
-        return self.streams, len(self.tasks)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def send(self, task: Task) -> None:
-        """Closed when it is gone; then the task is among `tasks` all the same."""
-        assert isinstance(task, RunTask | ReadTask)
-        self._sent += 1
-        self.tasks.append((self._sent, task))
-        job = task.job
-        if job.number not in self._jobs:
-            if self._place != (place := _place()):
-                self._place = place
-                self._exchange.send(place)
-            self._modules.update(job.module)
-            self._jobs.add(job.number)
-            segment = self._exchange.lend(len(job.pickled))
-            segment.memory[: len(job.pickled)] = np.frombuffer(job.pickled, np.uint8)
-            self._exchange.send(Learn(job.number, segment.number, len(job.pickled)))
-        if isinstance(task, ReadTask):
-            self._exchange.send(Read(self._sent, job.number, task.limit))
-            return
-        segment = self._exchange.lend(task.plan.size)
-        task.plan.write(segment.memory)
-        where = segment.number, task.plan.size
-        self._exchange.send(Run(self._sent, job.number, *where, task.first, task.writable))
-
-    def forget(self, job: SentJob) -> None:
-        if job.number in self._jobs:
-            self._jobs.discard(job.number)
-            self.streams -= job.home is self
-            self._exchange.send(Forget(job.number))
-
-    def receive(self) -> None:
-        """Take one message in. Closed when it is gone."""
-        message = self._exchange.receive()
-        if isinstance(message, Done):
-            block = None
-            if message.segment is not None:
-                # The memory is the consumer's until its arrays die, as that of other blocks is.
-                block = frame.decode(self._exchange.borrow(message.segment, message.size), writable=True)
-            error = None if message.error is None else _error_of(message.error)
-            number, task = self.tasks.popleft()
-            assert number == message.task
-            task.seconds, task.after, task.opened = message.seconds, message.after, message.opened
-            task.outcome = Outcome(block, error)
-
-    def becomes_free(self) -> bool:
-        """Is it there, and soon done with what it was given? What it has done is dropped."""
-        if self._process.poll() is not None:
-            return False
-        until = time.monotonic() + _PATIENCE
-        try:
-            while self.tasks and select.select([self.channel], [], [], max(0, until - time.monotonic()))[0]:
-                self.receive()
-            return not self.tasks
-        except Closed:
-            return False
-
-    def knows_other(self, job: SentJob) -> bool:
-        """Has it loaded the module of the job's function before that was changed and loaded again?"""
-        return any(self._modules.get(name, spec) is not spec for name, spec in job.module.items())
-
-    def has_left(self) -> bool:
-        """Did it go by itself, because it had nothing to do?"""
-        return self._exit_code() == LEFT
-
-    def _exit_code(self) -> int:
-        try:
-            return self._process.wait(timeout=_GRACE)
-        except subprocess.TimeoutExpired:  # it has closed the channel, and lives
-            self._process.kill()
-            return self._process.wait()
-
-    def last_words(self, what: str) -> WorkerDied:
-        """The error for what it was doing when it went away."""
-        code = self._exit_code()
-        how = f"exit code {code}" if code >= 0 else _signal_name(-code)
-        words = os.pread(self._words, 1 << 20, 0).decode(errors="replace")[-_MOST_WORDS:].strip()
-        said = f"  The last it wrote to stderr:\n{words}" if words else "  It wrote nothing to stderr."
-        hint = "  Perhaps it took more memory than there is.\n" if code == -signal.SIGKILL else ""
-        return WorkerDied(f"{what}: the worker (process {self.pid}) went away with {how}.\n{hint}{said}")
-
-    def close(self) -> None:
-        """End it. What it has lent stays as long as there are arrays over it."""
-        self._process.kill()
-        self._process.wait()
-        self._exchange.close()
-        os.close(self._words)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return f"signal {signal.Signals(number).name}"
-    except ValueError:  # one for real time
-        return f"signal {number}"
-
-
-def _error_of(pickled: bytes) -> Exception:
-    try:
-        error: Exception = pickle.loads(pickled)
-        return error
-    except Exception as reason:
-        return WorkerError(f"an error of the function cannot be shown in this process: {reason!r}")
-
-
-# Of this process, for the next who needs one. Without a lock, which a finalizer could wait for in the very
-# thread that holds it: what is done to it is done at once.
-_idle: deque[Worker] = deque()
-_all: WeakSet[Worker] = WeakSet()
-
-
-def _leave_to_parent() -> None:
-    """In a forked child. With its copies of their sockets, workers would not notice the parent's end."""
-    for worker in tuple(_all):
-        worker.channel.close()
-    _idle.clear()
-
-
-os.register_at_fork(after_in_child=_leave_to_parent)
-
-
-def _hire(job: SentJob) -> Worker:
-    while True:
-        try:
-            worker = _idle.pop()
-        except IndexError:
-            return Worker()
-        try:
-            if not worker.knows_other(job) and worker.becomes_free():
-                return worker
-        except BaseException:
-            worker.close()
-            raise
-        worker.close()
-
-
-def are_idle() -> bool:
-    """Are there workers that nobody needs to wait for?"""
-    return bool(_idle)
-
-
-@atexit.register
-def _dismiss_idle() -> None:
-    while _idle:
-        _idle.pop().close()
-
-
 class Crew:
     """The workers of one iteration."""
 
@@ -346,14 +55,21 @@ class Crew:
         self._listened_until = 0.0  # by another thread
         self._closed = False
         self._users = 0
+        self.wanted = 0  # workers, by the step that asked for most
+        self.patience = pool.IDLE  # seconds without a use after which the pool ends the workers
+        self._used_at = time.monotonic()
+        self._is_hiring = False
+        self._was_missed = False  # has it been used after its workers were ended?
         self._owner = os.getpid()
         self._dismiss = finalize(self, _release, self._workers, self._owner)
         self._dismiss.atexit = False  # workers end with this process
+        pool.know(self)
 
-    def enter(self) -> None:
-        """There is one more who needs workers."""
+    def enter(self, workers: int) -> None:
+        """There is one more who needs workers, so many at most."""
         with self._changed:
             self._users += 1
+            self.wanted = max(self.wanted, workers)
 
     def leave(self) -> None:
         """With the last, the workers are free for others."""
@@ -371,9 +87,12 @@ class Crew:
         if os.getpid() != self._owner:
             return
         with self._changed:
+            job.is_over = True
+            if job.home is not None:
+                job.home.end_stream()
             for worker in self._workers:
                 with suppress(Closed):  # that it is gone is found out when it is needed
-                    worker.forget(job)
+                    worker.forget_jobs()
 
     def send(self, task: Task, workers: int) -> None:
         """Give the task to that of the first `workers` workers which has least to do.
@@ -382,26 +101,73 @@ class Crew:
         """
         with self._changed:
             self._check_open()
-            worker = task.job.home or self._least_busy(task.job, workers)
+            self._note_pause()
+            task.workers = workers
+            worker = task.job.home or self._least_busy(task)
             if isinstance(task, ReadTask) and task.job.home is None:
                 task.job.home = worker
                 worker.streams += 1
             if worker in self._workers:
                 self._send(task, worker)
             else:
-                task.died = WorkerDied(f"{task.job.step}: its worker went away.")
+                task.died = WorkerLeft(f"{task.job.step}: its worker went away.")
 
-    def _least_busy(self, job: SentJob, workers: int) -> Worker:
-        worker = min(self._workers[:workers], key=lambda one: one.load, default=None)
-        if worker is not None and (worker.load == (0, 0) or len(self._workers) >= workers):
-            return worker
+    def _note_pause(self) -> None:
+        """Let workers stay longer that are missed again and again: between slow training steps, say."""
+        now = time.monotonic()
+        pause, self._used_at = now - self._used_at, now
+        if pause > self.patience:
+            if self._was_missed:
+                self.patience = min(2 * pause, _LONGEST_PATIENCE)
+            self._was_missed = True
+
+    def give_back(self, pause: float, most: int | None = None) -> list[Worker]:
+        """Workers without a task, if nobody has used this crew for so long. They are the caller's then.
+
+        Results that they have sent stay with their tasks.
+        """
+        if not self._workers or not self._changed.acquire(blocking=False):
+            return []  # it has none, or is in use
         try:
-            self._workers.append(_hire(job))
+            now = time.monotonic()
+            unused = now - self._used_at
+            if unused < pause or now < self._listened_until or self._is_hiring:
+                return []
+            with suppress(Exception):  # whose tasks were given up for it
+                while self._take_in():
+                    pass
+            free = [worker for worker in self._workers if self._can_go(worker, pause, unused)][:most]
+            for worker in free:
+                self._workers.remove(worker)
+            return free
+        finally:
+            self._changed.release()
+
+    def _can_go(self, worker: Worker, pause: float, unused: float) -> bool:
+        if not worker.streams:
+            return not worker.tasks
+        # Another one has to run its streams again, up to where they are.
+        return not worker.tasks and pause >= self.patience and unused >= worker.stream_seconds
+
+    def _least_busy(self, task: Task) -> Worker:
+        """One that is there, or a new one if all have something to do and there may be more."""
+        worker = min(self._workers[: task.workers], key=lambda one: one.load, default=None)
+        if worker is not None and (worker.load == (0, 0) or len(self._workers) >= task.workers):
+            return worker
+        self._is_hiring = True
+        try:
+            another = pool.hire(task.job, self)
         except OSError as error:
             if worker is None:
-                raise WorkerError(f"{job.step}: no worker could be started: {error}.") from error
+                raise WorkerError(f"{task.job.step}: no worker could be started: {error}.") from error
             return worker
-        return self._workers[-1]
+        finally:
+            self._is_hiring = False
+        if another is None:
+            assert worker is not None
+            return worker
+        self._workers.append(another)
+        return another
 
     def _send(self, task: Task, worker: Worker) -> None:
         try:
@@ -433,6 +199,7 @@ class Crew:
                     self._listened_until = now + 2 * _LISTEN / 1000
                     return False
                 self._changed.wait(self._listened_until - now)
+            self._used_at = time.monotonic()
             return True
 
     @property
@@ -460,10 +227,11 @@ class Crew:
                 poll.register(fd, select.POLLIN)
         return poll
 
-    def _take_in(self) -> None:
-        """What workers have sent."""
+    def _take_in(self) -> bool:
+        """What workers have sent, a message of each; was there any?"""
         workers = {worker.channel.fileno(): worker for worker in self._workers}
-        for fd, _ in self._poll().poll(0):
+        found = self._poll().poll(0)
+        for fd, _ in found:
             worker = workers[fd]
             if worker not in self._workers:
                 continue  # it was replaced while another one was
@@ -474,6 +242,7 @@ class Crew:
             except BaseException:
                 self._give_up(worker)
                 raise
+        return bool(found)
 
     def _give_up(self, worker: Worker) -> None:
         """Of one that was interrupted in the middle of a message, nobody knows what it knows."""
@@ -485,29 +254,27 @@ class Crew:
         self._changed.notify_all()
 
     def _bury(self, worker: Worker) -> None:
-        """Put another in its place, which does what was still to do, except for what it died of."""
+        """Have others do what it had still to do, except for what it died of."""
+        worker.receive_rest()
+        self._workers.remove(worker)
         tasks = [task for _, task in worker.tasks]
-        at = self._workers.index(worker)
-        if tasks and not worker.has_left():
+        if tasks:
             tasks[0].died = worker.last_words(tasks[0].job.step)
+        worker.close()
         for task in tasks:
             if task.job.home is worker and not task.is_over:
                 task.died = WorkerDied(f"{task.job.step}: its worker went away.")
-        tasks = [task for task in tasks if not task.is_over]
-        worker.close()
+            if not task.is_over:
+                self._send_again(task)
+
+    def _send_again(self, task: Task) -> None:
         try:
-            self._workers[at] = _hire(tasks[0].job) if tasks else Worker()
-        except OSError as error:
-            del self._workers[at]
-            for task in tasks:
-                task.died = WorkerDied(f"{task.job.step}: no other worker could be started: {error}.")
-            return
-        for task in tasks:
-            self._send(task, self._workers[at])
+            self._send(task, self._least_busy(task))
+        except WorkerError as error:
+            task.died = WorkerDied(f"{task.job.step}: no other worker could be started: {error}")
 
 
 def _release(workers: list[Worker], owner: int) -> None:
-    """They wait for the next iteration."""
     if os.getpid() == owner:
-        _idle.extend(workers)
+        pool.put_back(workers)
     workers.clear()

@@ -16,7 +16,8 @@ from feedline.block import Block
 from feedline.errors import WorkerDied
 from feedline.graph import Context, State, Stream
 from feedline.graph.job import NotOpened, Opener
-from feedline.run.processes import Crew, ReadTask, SentJob
+from feedline.run.processes import Crew
+from feedline.run.worker_process import ReadTask, SentJob, WorkerLeft
 
 _AHEAD = 2  # blocks: the one that is being made, and the one that is taken
 _DEATHS = 3  # of workers, without a block in between, after which it is given up
@@ -54,7 +55,7 @@ class RemoteStream(Stream):
         self._ended = False
         self._job: SentJob | None = None
         self._asked: deque[ReadTask] = deque()
-        crew.enter()
+        crew.enter(workers)
         self._is_open = True
         self._ask(context.block_rows)
 
@@ -72,6 +73,9 @@ class RemoteStream(Stream):
             asked = self._asked.popleft()
             try:
                 block, error = asked.wait()
+            except WorkerLeft:
+                self._end()
+                continue
             except WorkerDied as died:
                 self._deaths += 1
                 self.deaths += 1

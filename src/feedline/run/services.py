@@ -23,9 +23,11 @@ from feedline.run.here import Here
 from feedline.run.if_it_pays import IfItPays
 from feedline.run.measure import Measure, Measured
 from feedline.run.parallel import Larger, Parallel, Team
-from feedline.run.processes import STARTING, Crew, ProcessTeam, are_idle
+from feedline.run.pool import are_idle
+from feedline.run.processes import Crew, ProcessTeam
 from feedline.run.remote import RemoteStream
 from feedline.run.threads import ThreadTeam
+from feedline.run.worker_process import STARTING
 
 # A block that a user's function fills is handed on after so long: a slow function should not keep its first
 # results back until a block is full.

@@ -27,7 +27,7 @@ from feedline.errors import WorkerError
 from feedline.graph import State, Stream
 from feedline.graph.calls import Collector
 from feedline.run import pickling
-from feedline.run.channel import LEFT, Be, Channel, Closed, Done, Forget, Learn, Read, Run
+from feedline.run.channel import Be, Channel, Closed, Done, Forget, Learn, Read, Run
 from feedline.run.clock import MOST_SECONDS, deadline
 from feedline.run.exchange import Exchange
 from feedline.run.services import LocalServices
@@ -35,9 +35,6 @@ from feedline.tracebacks import shortened
 
 LULL = 0.02
 """Seconds without a task after which there is time to tidy up."""
-
-IDLE = 60.0
-"""Seconds without a task after which a worker leaves: its owner starts another one when it needs one."""
 
 
 def main(channel: int, last_words: int) -> None:
@@ -59,7 +56,7 @@ def main(channel: int, last_words: int) -> None:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    os._exit(LEFT)  # not by way of what users' modules do at exit: the owner may be gone
+    os._exit(0)  # not by way of what users' modules do at exit: the owner may be gone
 
 
 _MOST_WORDS = 64 << 10
@@ -74,10 +71,12 @@ class _Worker:
         self._has_litter = False  # of jobs that are over
 
     def serve(self) -> None:
-        """Do what is asked, until nobody asks any more."""
+        """Do what is asked, until the owner ends this process or is gone."""
         waiting = select.poll()
         waiting.register(self._channel.fileno(), select.POLLIN)
-        while waiting.poll(LULL * 1000) or self._rest(waiting):
+        while True:
+            if not waiting.poll(LULL * 1000):
+                self._rest(waiting)
             message = self._exchange.receive()
             if isinstance(message, Run | Read):
                 self._do(message)
@@ -94,12 +93,12 @@ class _Worker:
                     stream.close()
                 self._has_litter = True
 
-    def _rest(self, waiting: select.poll) -> bool:
-        """Wait for long; False when nothing came."""
+    def _rest(self, waiting: select.poll) -> None:
+        """Until something is asked."""
         if self._has_litter:
             gc.collect()  # streams refer to each other, and hold memory
             self._has_litter = False
-        return bool(waiting.poll(IDLE * 1000))
+        waiting.poll()
 
     def _learned(self, message: Learn) -> Any:
         try:
