@@ -21,11 +21,12 @@ CLANGXX ?= $(notdir $(firstword $(foreach name,clang++ $(foreach n,22 21 20 19 1
 CMAKE := $(BIN)/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
 	-DPython_EXECUTABLE=$(abspath $(BIN)/python)
 
-.PHONY: help demo test check format native-test fuzz bench clean
+.PHONY: help demo test explore check format native-test fuzz bench clean
 
 help:
 	@echo "make demo         write a small dataset, read it, verify it, repair a damaged copy"
 	@echo "make test         the tests and the doctests       (ARGS='-k verify' to choose)"
+	@echo "make explore      new random cases for SECONDS=$(SECONDS); what fails becomes a case of make test"
 	@echo "make check        ruff, mypy, clang-format, import-linter"
 	@echo "make format       let ruff and clang-format rewrite the sources"
 	@echo "make native-test  the C++ tests under AddressSanitizer and UBSan"
@@ -38,6 +39,9 @@ demo: .venv/.built
 
 test: .venv/.built .venv/.test
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+
+explore: .venv/.built .venv/.test
+	$(BIN)/python -m tests.explore $(SECONDS) $(ARGS)
 
 check: .venv/.built .venv/.dev
 	$(BIN)/ruff check .

@@ -14,6 +14,15 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--explore",
+        metavar="SEED",
+        type=int,
+        help="draw new cases from SEED in hypothesis tests, and keep those that fail (make explore)",
+    )
+
+
 @pytest.fixture(autouse=True)
 def _place_of_examples(request, doctest_namespace):
     if isinstance(request.node, pytest.DoctestItem):
