@@ -48,7 +48,7 @@ def command(*arguments: str) -> str:
 
 def run_round(seed: int, seconds: float, arguments: list[str]) -> tuple[bool, str]:
     """Whether pytest passed, and its output. It is stopped when the time is up, and that counts as passed."""
-    pytest = "-m pytest -q -p no:cacheprovider -n auto --maxprocesses=4".split()
+    pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "auto", "--maxprocesses=4"]
     with subprocess.Popen(
         [sys.executable, *pytest, *options(seed), *(arguments or ["tests"])],
         stdout=subprocess.PIPE,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.kept_cases import KEPT_CASES, KeptCases
 
-ROOT = Path(__file__).parents[1]
-EXPLORED = "tests/explored.py"
+ROOT = Path(__file__).parents[2]
+EXPLORED = "tests/suite/explored.py"
 TEST = f"{EXPLORED}::test_sums_are_small"
 
 

@@ -1,4 +1,4 @@
-"""What tests/test_explore.py explores; `make test` does not collect it."""
+"""What test_explore.py explores; `make test` does not collect it."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
