@@ -54,7 +54,7 @@ def pytest_unconfigure(config):
         return
     commands = Counter(_command(str(report.longrepr)) for report in skipped)
     others = commands.pop(None, 0)
-    parts = [f"Skipped {len(skipped)} tests."]
+    parts = [f"Tests skipped: {len(skipped)}."]
     parts += [f"To include {count}: {command}." for command, count in commands.most_common()]
     parts += [f"For the other {others}, see the reasons above."] if others else []
     reporter.write_line(" ".join(parts))

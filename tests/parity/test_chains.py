@@ -49,7 +49,7 @@ def failed(elements):
     return bool(elements) and elements[-1] is ERROR
 
 
-@pytest.mark.timeout(600)  # hypothesis would take a time-out for a failure, and go on to shrink it
+@pytest.mark.timeout(1800)  # hypothesis would take a time-out for a failure, and go on to shrink it
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
 @given(data=st.data())
 # Not the phase in which hypothesis explains: it traces every line, which takes minutes under TensorFlow.

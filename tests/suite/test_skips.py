@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 def last_line(*arguments):
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    environment = os.environ | {"FEEDLINE_MODULE_TO_MISS": "torch_that_does_not_exist"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()[-1]
 
@@ -22,7 +23,7 @@ def test_the_last_line_says_what_was_skipped_and_how_to_include_it(workers):
     files = ["tests/suite/skipped.py", "tests/suite/skipped_module.py"]
     pip = f"{os.path.relpath(sys.executable, ROOT)} -m pip install"
     assert last_line("-n", workers, *files) == (
-        "Skipped 5 tests. To include 3: apt-get install redis-server. "
+        "Tests skipped: 5. To include 3: apt-get install redis-server. "
         f"To include 1: {pip} torch. For the other 1, see the reasons above."
     )
 
