@@ -84,6 +84,7 @@ def test_an_element_does_not_wait_for_the_next_one():
 
     def waits():
         for number in range(4):
+            time.sleep(0.2)  # longer than elements are gathered for a block
             yield np.int64(number)
             in_time.append(got.acquire(timeout=200))
 
