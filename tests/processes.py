@@ -7,10 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 from feedline.run import pool
+
+LONG = 200  # seconds: the limit of waits that only reach it if something hangs, even on a busy machine
 
 
 def children_of(pid):
@@ -46,7 +50,7 @@ def all_processes():
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
 
 
-def comes_true(condition, seconds):
+def comes_true(condition, seconds=LONG):
     """Wait for it, at most so long."""
     until = time.monotonic() + seconds
     while not condition():
@@ -54,6 +58,15 @@ def comes_true(condition, seconds):
             return False
         time.sleep(0.02)
     return True
+
+
+@contextmanager
+def interrupt_soon():
+    """Sends this process what Ctrl-C sends, while the block runs."""
+    timer = threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    yield
+    timer.join()
 
 
 def resident():
@@ -64,7 +77,7 @@ def resident():
 def run_python(code, *arguments, **how):
     """A program of its own, with the same feedline; what it wrote, and how it ended."""
     return subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, **({"timeout": 60} | how)
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, **({"timeout": LONG} | how)
     )
 
 

@@ -19,6 +19,17 @@ def modules_after(statement: str) -> set[str]:
     return {name.partition(".")[0] for name in done.stdout.split()}
 
 
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_import_feedline_says_in_one_sentence_that_it_needs_linux(platform):
+    script = f"import sys; sys.platform = {platform!r}; import feedline"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: feedline runs on Linux only, and this is {platform!r}. "
+        "Use a Linux machine, a container, or WSL 2."
+    )
+
+
 def test_import_feedline_imports_no_framework():
     frameworks = {"tensorflow", "keras", "torch", "jax", "ray", "redis"}
     assert not frameworks & modules_after("import feedline")

@@ -1,6 +1,13 @@
 """feedline feeds training loops. The public names, and nothing else."""
 
+import sys as _sys
 from typing import Any as _Any
+
+if _sys.platform != "linux":
+    raise ImportError(
+        f"feedline runs on Linux only, and this is {_sys.platform!r}. "
+        "Use a Linux machine, a container, or WSL 2."
+    )
 
 from feedline import records
 from feedline.block import Ragged

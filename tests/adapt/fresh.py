@@ -23,7 +23,7 @@ def start(*arguments, **environment):
 def output(process):
     """What it printed, once it has ended without an error."""
     try:
-        out, err = process.communicate(timeout=280)
+        out, err = process.communicate(timeout=800)
     except subprocess.TimeoutExpired:
         process.kill()
         out, err = process.communicate()

@@ -19,7 +19,7 @@ PARTS = {
 @pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
 def test_keras_on(backend, part):
     pytest.importorskip("keras", reason="Keras is not installed")
-    pytest.importorskip(backend, reason="this backend is not installed")
+    pytest.importorskip(backend, reason=f"{backend} is not installed")
     run(
         *("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", PARTS[part]),
         "tests/adapt/on_each_backend.py",

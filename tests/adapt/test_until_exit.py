@@ -36,5 +36,5 @@ model.fit(fl.Dataset.range(100_000).map(slow).batch(2).to_keras(), verbose=0, ca
 def test_a_training_that_is_ended_by(how, code):
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     pytest.importorskip("keras", reason="Keras is not installed")
-    ended = run_python(PROGRAM, how, timeout=120)
+    ended = run_python(PROGRAM, how, timeout=200)
     assert ended.returncode == code, ended.stderr

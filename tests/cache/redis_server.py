@@ -48,11 +48,11 @@ class RedisServer:
     def stop(self):
         """As the system does it when it shuts down; what it persists is written before."""
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(200)
 
     def kill(self):
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(200)
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def certificates(directory):
         ],
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=200,
     )
     files = (
         "--tls-cert-file",

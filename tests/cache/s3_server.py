@@ -105,7 +105,7 @@ class S3Server:
             client_options={"allow_http": True},
         )
         address = obstore.sign(store, "PUT", "", timedelta(minutes=5))
-        with urllib.request.urlopen(urllib.request.Request(address, method="PUT"), timeout=20) as answer:
+        with urllib.request.urlopen(urllib.request.Request(address, method="PUT"), timeout=200) as answer:
             assert answer.status == 200
 
     def kill(self):

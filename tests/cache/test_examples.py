@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def printed(name, *arguments):
     command = [sys.executable, EXAMPLES / f"{name}.py", *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert (ended.returncode, ended.stderr) == (0, "")
     return ended.stdout
 

@@ -4,7 +4,6 @@ import gc
 import os
 import pickle
 import shutil
-import signal
 import sys
 import threading
 import time
@@ -25,7 +24,7 @@ from feedline.cache.in_objects import ObjectEntry, ObjectStore
 from feedline.cache.store import NoRoom, Unavailable, opened
 from feedline.errors import CacheError, MissingDependency, UsageError
 from tests.cache.conformance import KEY, OTHER_KEY, StoreSuite, content
-from tests.processes import comes_true, run_python
+from tests.processes import comes_true, interrupt_soon, run_python
 
 obstore = pytest.importorskip("obstore")
 
@@ -123,7 +122,6 @@ def test_a_server_that_is_gone_is_unavailable_and_back_again_after_its_restart(
         claim = entry.claim("part-1")
         entry.put("part-0", [b"rows"])
         server.kill()
-        began = time.monotonic()
         store = ObjectStore(f"s3://{BUCKET}/cache", DirectoryStore(tmp_path / "other"))
         for use in (
             lambda: store.open(KEY),
@@ -142,34 +140,28 @@ def test_a_server_that_is_gone_is_unavailable_and_back_again_after_its_restart(
             assert "secret" not in told
         claim.renew()
         assert content(entry.read("part-0")) == b"rows", "what was put is on this host too"
-        assert time.monotonic() - began < 60
 
         server.start()
         assert entry.put("part-1", [b"more"], claim) is True
         claim.release()
         assert store.names(KEY) == ["part-0", "part-1"]
-        assert comes_true(lambda: store.info(KEY).users, 20), "the store hears again that it is in use"
+        assert comes_true(lambda: store.info(KEY).users), "the store hears again that it is in use"
         assert store.remove(KEY) is False
 
 
 def test_a_server_that_hangs_is_unavailable_after_a_while(s3, url, monkeypatch, open_entry):
-    monkeypatch.setattr(bucket, "SMALL_SECONDS", 2.0)
+    monkeypatch.setattr(bucket, "SMALL_SECONDS", 5.0)
     entry = open_entry(url)
-    began = time.monotonic()
     with s3.stopped(), pytest.raises(Unavailable):
         entry.claim("part-0")
-    assert time.monotonic() - began < 15
     # Another one: the server may have the first request yet, and do it now.
     assert entry.claim("part-1") is not None
 
 
 def test_a_wait_for_the_server_ends_with_an_interrupt(s3, url, open_entry):
     entry = open_entry(url)
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-    began = time.monotonic()
-    with s3.stopped(), pytest.raises(KeyboardInterrupt):
+    with s3.stopped(), pytest.raises(KeyboardInterrupt), interrupt_soon():
         entry.read("part-0")
-    assert time.monotonic() - began < 5
     assert entry.put("part-0", [b"rows"])
 
 
@@ -279,12 +271,12 @@ class SlowWithItems(Overwriting):
 
     def do_GET(self):
         if "/items/" in self.path:
-            time.sleep(2.5)
+            time.sleep(6)
         super().do_GET()
 
 
 def test_an_item_may_take_its_time_when_it_is_only_looked_at(monkeypatch, s3, tmp_path):
-    monkeypatch.setattr(bucket, "SMALL_SECONDS", 1.0)
+    monkeypatch.setattr(bucket, "SMALL_SECONDS", 5.0)
     with serving(SlowWithItems, monkeypatch):
         store = ObjectStore("s3://bucket/cache", DirectoryStore(tmp_path))
         assert store.peek(KEY, "part-0") == b"rows"

@@ -113,7 +113,7 @@ def test_who_uses_an_entry_is_told_while_it_lives(tmp_path, cache):
         [user] = cache.entries()[0].users
         assert f"process {process.pid} " in user
         process.kill()
-        process.wait(20)
+        process.wait(200)
         assert cache.entries()[0].users == ()
 
 
@@ -466,7 +466,7 @@ def test_an_entry_in_use_is_not_removed_and_the_error_says_by_whom(tmp_path, cac
         assert cache.evict(0) == []
         assert cache.entries()[0].bytes == 10
         process.kill()
-        process.wait(20)
+        process.wait(200)
         cache.remove(KEY)
     assert cache.entries() == []
 

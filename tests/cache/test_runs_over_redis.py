@@ -35,7 +35,7 @@ def test_runs_at_once_compute_each_element_once(kind, tmp_path):
     with running(tmp_path) as server:
         command = [sys.executable, "-c", RUN, server.url, str(log), kind]
         runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-        sums = {int(run.communicate(timeout=120)[0]) for run in runs}
+        sums = {int(run.communicate(timeout=200)[0]) for run in runs}
     assert sums == {sum(x * x for x in range(300))}
     assert log.stat().st_size == 300
 

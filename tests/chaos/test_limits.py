@@ -164,9 +164,7 @@ def test_a_function_may_start_threads_and_processes():
         return int(subprocess.run(["echo", str(x)], capture_output=True, check=True).stdout)
 
     assert [int(x) for x in Dataset.range(10).map(busy, 2)] == list(range(10))
-    began = time.monotonic()
-    dismiss_workers()
-    assert time.monotonic() - began < 2
+    dismiss_workers()  # hangs if it waits for their threads
 
 
 def test_functions_with_workers_of_their_own():

@@ -84,7 +84,7 @@ def test_ctrl_c_at_any_moment_loses_nothing_and_repeats_nothing(kind, way):
                 time.sleep(0.1 + moments.random() / 5)
                 owner.send_signal(signal.SIGINT)
                 sent += 1
-            told, errors = owner.communicate(timeout=60)
+            told, errors = owner.communicate(timeout=200)
         finally:
             owner.kill()
     assert told, errors
@@ -112,13 +112,13 @@ def test_pipelines_of_several_threads_whose_workers_are_killed():
     moments = random.Random(1)
     kills = 0
     for goal in (100, 250):  # twice, because a row that was killed three times is given up
-        assert comes_true(lambda goal=goal: all(len(one) > goal for one in found), 30)
+        assert comes_true(lambda goal=goal: all(len(one) > goal for one in found))
         there = workers_of(os.getpid())
         if there:
             os.kill(moments.choice(there), signal.SIGKILL)
             kills += 1
     for thread in threads:
-        thread.join(30)
+        thread.join(200)
     for one in found:
         assert [int(x) for x, _ in one] == list(range(400))
         assert all((row == x).all() for x, row in one)
@@ -148,7 +148,7 @@ def test_iterators_that_are_dropped_while_workers_die_leave_nothing():
         del rows
     dismiss_workers()
     assert open_files() <= before
-    assert comes_true(lambda: not workers_of(os.getpid()), 2)
+    assert comes_true(lambda: not workers_of(os.getpid()))
 
 
 def test_a_generator_that_never_ends_stops_with_its_consumer(tmp_path):
@@ -161,7 +161,7 @@ def test_a_generator_that_never_ends_stops_with_its_consumer(tmp_path):
 
     with iter(Dataset.from_generator(endless, workers=2)) as rows:
         assert [int(x) for x in islice(rows, 6)] == [0, 1] * 3
-    assert comes_true(lambda: len(list(tmp_path.iterdir())) == 2, 5)
+    assert comes_true(lambda: len(list(tmp_path.iterdir())) == 2)
 
 
 # Each phase ends in a wait that the test cuts short.
@@ -251,16 +251,18 @@ def test_nothing_is_left_of_an_owner_that_is_killed_while(phase, tmp_path):
     with start_python(OWNER, phase, cwd=tmp_path, env=os.environ | {"TMPDIR": str(tmp_path)}) as owner:
         try:
             assert owner.stdout.readline() == "ready\n"
+            fewest = {"starting": 0, "workers of workers": 2}.get(phase, 1)
+            assert comes_true(lambda: len(offspring_of(owner.pid)) >= fewest)
+            assert comes_true(lambda: phase == "starting" or memory_of(offspring_of(owner.pid)))
             offspring = offspring_of(owner.pid)
             memory = memory_of([owner.pid, *offspring])
-            assert (offspring and memory) or phase == "starting"
         finally:
             owner.kill()
-        owner.wait(10)
-        assert comes_true(lambda: not any(map(is_there, offspring)), 2)
-        assert comes_true(lambda: not memory & memory_of(all_processes()), 2)
-    # Temporary files there are of tests that run meanwhile: the owner's would be in tmp_path.
-    assert {name for name in os.listdir("/dev/shm") if not name.startswith("tmp")} <= shared
+        owner.wait(200)
+        assert comes_true(lambda: not any(map(is_there, offspring)))
+        assert comes_true(lambda: not memory & memory_of(all_processes()))
+    # Other names there are of tests that run meanwhile.
+    assert {name for name in os.listdir("/dev/shm") if "feedline" in name} <= shared
     assert list(tmp_path.iterdir()) == []
 
 
@@ -282,6 +284,6 @@ def test_two_hundred_epochs_hold_no_more_than_three():
                 break
         if epoch == 3:
             before, memory = held(), resident()
-    now = held()
-    assert all(one <= other for one, other in zip(now, before, strict=True)), (now, before)
+    # A thread that was joined is in the kernel's list for a moment yet.
+    assert comes_true(lambda: all(np.less_equal(held(), before))), (held(), before)
     assert resident() < memory + 10e6

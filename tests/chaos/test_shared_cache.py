@@ -97,7 +97,7 @@ def run(location, name):
     before = held()
     tell(name, [int(x) for x in cached(location)])
     if kind != "parallel":  # whose workers wait for the next iteration
-        until = time.monotonic() + 10
+        until = time.monotonic() + 200
         while held() != before and time.monotonic() < until:
             gc.collect()
             time.sleep(0.01)
@@ -170,7 +170,7 @@ def run_program(code, place, kind, *arguments, **how):
     environment = {**os.environ, "LOG": f"{place}/log"}
     told = run_python(RUNS + code, str(place), kind, "1", *arguments, env=environment, **how)
     assert (told.returncode, told.stderr) == (0, ""), told.stderr
-    assert comes_true(lambda: not processes_of(place), 20), "it left processes behind"
+    assert comes_true(lambda: not processes_of(place)), "it left processes behind"
     return told.stdout
 
 
@@ -199,7 +199,7 @@ def test_killed_at_any_moment_four_runs_get_the_same_and_compute_one_part_more_f
 
 
 def test_killed_at_any_moment_runs_with_workers_get_the_same(place):
-    _, kills = json.loads(run_program(KILLED, place, "parallel", "4", timeout=100))
+    _, kills = json.loads(run_program(KILLED, place, "parallel", "4", timeout=200))
     assert kills >= 1
 
 
@@ -225,8 +225,8 @@ def test_four_runs_from_a_cold_start_compute_each_element_once(place, kind):
 
 # The first run is stopped while it computes, and goes on when the others are done.
 STOPPED = """
-store.BEAT, store.SILENCE = 0.05, 0.6
-for turn in range(3):
+store.BEAT, store.SILENCE = 0.1, 4  # none but the stopped run is silent for so long, on a busy machine either
+for turn in range(2):
     location = f"{place}/cache-{turn}"
     open(os.environ["LOG"], "w").close()
     first = fork(run, location, "first")
@@ -252,6 +252,7 @@ def test_a_run_that_is_stopped_is_overtaken_and_goes_on(place, kind):
 
 # The leader takes one element, and sleeps until the other is done.
 ASLEEP = """
+filling._PATIENCE = 5
 location = f"{place}/cache"
 rows = iter(cached(location))
 got = [int(next(rows))]
@@ -268,7 +269,7 @@ assert sorted(computed()) == list(range(N))
 @pytest.mark.parametrize("kind", ["indexed", "filtered"])
 def test_a_consumer_that_sleeps_holds_nobody_up(place, kind):
     seconds = float(run_program(ASLEEP, place, kind))
-    assert seconds < 1 + 8  # one wait for the leader, and 0.3 s of work; not a wait for each of 15 parts
+    assert seconds < 50  # one wait of 5 s for the leader, and 0.3 s of work; not a wait for each of 15 parts
 
 
 # One computes while others come, stop early, fail in their loops, and go on from states of others.
@@ -361,17 +362,15 @@ def test_a_state_goes_on_in_its_own_order_whatever_the_entry_has(place, kind):
 # Items are removed, cut and swapped all the time while four runs read them and make them again. As new files:
 # bytes that change in a file that is mapped change for its readers.
 DAMAGED = """
-import warnings
+import glob, warnings
 warnings.simplefilter("ignore")  # each run warns of what it finds
 location = f"{place}/cache"
-until = time.monotonic() + 2.5
+until = time.monotonic() + 100
 
 def reads(name):
-    count = 0
-    while time.monotonic() < until:
+    while not os.path.exists(f"{place}/over"):
         assert [int(x) for x in cached(location)] == squares
-        count += 1
-    tell(name, count)
+        tell(name, True)
 
 def damage():
     items = f"{entry_of(location)}/items"
@@ -393,13 +392,14 @@ def damage():
 
 pids = [fork(reads, str(slot)) for slot in range(4)]
 damages = 0
-while time.monotonic() < until:
+while time.monotonic() < until and not (damages > 60 and len(glob.glob(f"{place}/[0-3]")) == 4):
     time.sleep(rng.random() * 0.03)
     try:
         damage()
         damages += 1
     except (FileNotFoundError, FileExistsError, ValueError):
         pass  # another one was first, or there are too few
+tell("over", True)
 assert all(is_done(pid) for pid in pids)
 assert all(told(str(slot)) for slot in range(4))
 print(damages)
@@ -443,7 +443,7 @@ def test_ctrl_c_at_any_moment_loses_nothing_and_holds_nothing(place, kind):
                 if program.poll() is not None:
                     break
                 program.send_signal(signal.SIGINT)
-            told, errors = program.communicate(timeout=60)
+            told, errors = program.communicate(timeout=200)
         finally:
             program.kill()
     assert program.returncode == 0, errors
@@ -470,7 +470,7 @@ for one in children:
     one.start()
 got += [int(x) for x in rows]
 for one in children:
-    one.join(60)
+    one.join(200)
     assert one.exitcode == 0
 assert got == told("0") == told("1") == squares
 assert sorted(computed()) == list(range(N))
@@ -591,7 +591,7 @@ def test_threads_of_one_dataset_share_the_work(pipeline, place):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(200)
     assert results == {n: list(range(100)) for n in range(6)}
     assert sorted(pipeline.calls) == list(range(100))
 
@@ -608,7 +608,7 @@ assert sorted(computed()) == list(range(50))
 
 
 def test_datasets_that_are_interleaved_by_workers_share_an_entry(place):
-    run_program(IN_WORKERS, place, "indexed", timeout=100)
+    run_program(IN_WORKERS, place, "indexed", timeout=200)
 
 
 def test_an_entry_that_is_removed_in_the_middle_is_gone_on_without(pipeline, place):

@@ -219,7 +219,7 @@ def test_an_entry_is_in_use_while_a_run_goes_through_it(feedline, location):
         next(rows)
         [entry] = Cache(location).entries()
         command = [sys.executable, "-m", "feedline.cli", "cache", "rm", str(location), entry.key]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert f"in use by process {os.getpid()} " in ran.stderr
     assert ran.returncode == 1
     del dataset, rows

@@ -626,7 +626,7 @@ def test_a_conversion_that_is_interrupted_leaves_nothing(source, out):
         while not list(out.glob(".data.writing-*/*/*.part")) and time.monotonic() < until:
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        printed = process.communicate(timeout=60)
+        printed = process.communicate(timeout=200)
     assert printed == (b"", b"")
     assert process.returncode == 130
     assert out.exists()
@@ -646,7 +646,7 @@ def test_memory_does_not_grow_with_the_arrays(tmp_path):
             [sys.executable, "-c", script, tmp_path / "a.npz"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=200,
             check=True,
         )
         peaks.append(int(ran.stdout) * 1024)

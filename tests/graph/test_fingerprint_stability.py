@@ -185,7 +185,7 @@ def run(directory, *arguments, **environment):
         env=os.environ | {"PYTHONPATH": str(directory)} | environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -241,7 +241,7 @@ def test_in_a_notebook_it_is_the_same(script):
     directory, printed = script
     cells = [f"import sys\nsys.path.insert(0, {str(directory)!r})", *PARTS]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    NotebookClient(notebook, timeout=200, kernel_name="python3").execute()
     shown = "".join(part["text"] for part in notebook.cells[-1].outputs)
     assert shown == printed
 

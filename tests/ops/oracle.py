@@ -18,7 +18,7 @@ class _TensorFlow:
     def __getattr__(self, name):
         if name.startswith("_"):  # pytest looks for marks of its own
             raise AttributeError(name)
-        return getattr(pytest.importorskip("tensorflow", reason="the oracle is not installed"), name)
+        return getattr(pytest.importorskip("tensorflow", reason="TensorFlow is not installed"), name)
 
 
 tf = _TensorFlow()

@@ -95,14 +95,16 @@ def test_an_error_that_is_held_back_does_not_keep_a_closed_stream():
 
 
 def test_results_do_not_wait_for_slow_ones():
+    calls = []
+
     def slow(x):
+        calls.append(x)
         if x >= 2:
             time.sleep(0.5)
         return True
 
-    began = time.perf_counter()
     assert next(iter(Dataset.range(100).filter(slow))) == 0
-    assert time.perf_counter() - began < 5
+    assert len(calls) < 10
 
 
 @pytest.mark.parametrize("answer", [np.bool_(True), np.array(True), True])

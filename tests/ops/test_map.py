@@ -66,14 +66,16 @@ def test_errors_come_in_their_place():
 
 
 def test_results_do_not_wait_for_slow_ones():
+    calls = []
+
     def slow(x):
+        calls.append(x)
         if x >= 2:
             time.sleep(0.5)
         return x
 
-    began = time.perf_counter()
     assert next(iter(Dataset.range(100).map(slow))) == 0
-    assert time.perf_counter() - began < 5
+    assert len(calls) < 10
 
 
 def test_an_interrupted_map_goes_on_where_it_was():

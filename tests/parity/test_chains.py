@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 from itertools import islice
 
 import pytest
@@ -26,7 +25,7 @@ LONGEST = 5  # steps
 NOT_COMPUTED = {"skip", "shard", "zip"}  # what they pass over may fail in tf.data, and is not computed here
 BY_TRACING = {"unbatch", "rebatch"}  # whose cardinality tf.data may know from the shapes that it traced
 # Of each source. tf.data takes some 20 ms for one on a quiet machine, and many times that on a busy one.
-CHAINS = 340 if os.environ.get("CI") else 60
+CHAINS = 200
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -50,7 +49,7 @@ def failed(elements):
     return bool(elements) and elements[-1] is ERROR
 
 
-@pytest.mark.timeout(600)  # hypothesis would take a time-out for a failure, and go on to shrink it
+@pytest.mark.timeout(1800)  # hypothesis would take a time-out for a failure, and go on to shrink it
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
 @given(data=st.data())
 # Not the phase in which hypothesis explains: it traces every line, which takes minutes under TensorFlow.

@@ -100,8 +100,8 @@ def check_batch(records, as_tensorflow_writes_them, specs):
         return
     found = decode(records, specs)
     assert list(found) == list(specs)
-    for key in specs:
-        check_same(found[key], expected[key])
+    for key, spec in specs.items():
+        check_same(found[key], expected[key], spec)
 
 
 @given(cases())
@@ -123,8 +123,21 @@ def test_one_example_is_what_parse_single_example_makes_of_it(case):
         return
     found = decode(record, specs)
     assert list(found) == list(specs)
-    for key in specs:
-        check_same(found[key], expected[key])
+    for key, spec in specs.items():
+        check_same(found[key], expected[key], spec)
+
+
+NANS = [0x7FC00000, 0xFFC00000, 0x7FC00001, 0x7F800001, 0xFF800001]  # quiet ones, then signalling ones
+
+
+@pytest.mark.parametrize("bits", NANS, ids=hex)
+def test_a_nan_in_a_record_keeps_its_bits_and_a_nan_in_a_default_stays_a_nan(bits):
+    nan = np.array([bits], np.uint32).view(np.float32)
+    record = hand_made(a=field(2, field(1, nan.tobytes())))
+    check_batch([record], [record], {"a": tf.io.FixedLenFeature([1], tf.float32)})
+    missing = {"b": tf.io.FixedLenFeature([1], tf.float32, default_value=nan)}
+    check_batch([record], [record], missing)
+    assert np.isnan(decode(record, missing)["b"]).all()
 
 
 @given(cases(), st.integers(0, 2**32))

@@ -111,8 +111,8 @@ def check_one(record, as_tensorflow_writes_it, context, sequence):
         return
     found_context, found_steps = decode(record, features)
     assert (list(found_context), list(found_steps)) == (list(context), list(sequence))
-    for key in context:
-        check_same(found_context[key], expected[0][key])
+    for key, spec in context.items():
+        check_same(found_context[key], expected[0][key], spec)
     for key in sequence:
         check_same(found_steps[key], expected[1][key])
 
@@ -143,8 +143,8 @@ def test_a_batch_is_what_parse_sequence_example_makes_of_it(case):
             decode(records, features)
         return
     found_context, found = decode(records, features)
-    for key in context:
-        check_same(found_context[key], expected_context[key])
+    for key, spec in context.items():
+        check_same(found_context[key], expected_context[key], spec)
     for key, spec in sequence.items():
         ragged = found[key]
         assert isinstance(ragged, Ragged)

@@ -89,7 +89,7 @@ def check_located(error: BaseException, path: Path, record: int, offset: int) ->
     assert (str(copy), vars(copy)) == (str(error), vars(error))
 
 
-def run_python(script: str, *arguments: object, timeout: float = 60) -> str:
+def run_python(script: str, *arguments: object, timeout: float = 200) -> str:
     """Runs the script in an interpreter of its own, and gives what it printed."""
     done = subprocess.run(
         [sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True, timeout=timeout

@@ -347,7 +347,7 @@ def state():
 
 def expect(*wanted):
     # A thread that was joined is in the kernel's list for a moment yet.
-    until = time.monotonic() + 2
+    until = time.monotonic() + 200
     while state() != wanted and time.monotonic() < until:
         time.sleep(0.001)
     assert state() == wanted, state()
@@ -424,10 +424,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, if the test
 os.mkfifo(sys.argv[1])
 if {writer == "silent"}:
     writer = os.open(sys.argv[1], os.O_RDWR)
-threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     next(read_blocks(sys.argv[1], FEATURES, threads={threads}))
 except KeyboardInterrupt:
     print("interrupted")
 """
-    assert run_python(script, tmp_path / "pipe", timeout=10) == "interrupted\n"
+    assert run_python(script, tmp_path / "pipe") == "interrupted\n"

@@ -21,6 +21,6 @@ CELLS = [
 
 def test_cells_of_a_notebook_use_workers():
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
-    NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    NotebookClient(notebook, timeout=200, kernel_name="python3").execute()
     printed = ["".join(part["text"] for part in cell.outputs).split("\n")[:-1] for cell in notebook.cells]
     assert printed == [[], [], ["True", "False"], [], ["195"], ["[0, 1, 2, 3, 4, 5]"]]

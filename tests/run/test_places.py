@@ -17,7 +17,7 @@ from tests.processes import run_python
 
 def run_script(path, *arguments, **how):
     return subprocess.run(
-        [sys.executable, *arguments, str(path)], capture_output=True, text=True, **({"timeout": 60} | how)
+        [sys.executable, *arguments, str(path)], capture_output=True, text=True, **({"timeout": 200} | how)
     )
 
 
@@ -169,7 +169,7 @@ def test_lines_typed_at_a_prompt():
                 os.write(here, line.encode() + b"\n")
                 shown += read_until(here, ">>> ", "... ")
             os.write(here, b"exit()\n")
-            assert repl.wait(30) == 0
+            assert repl.wait(200) == 0
         finally:
             repl.kill()
             os.close(here)
@@ -178,7 +178,7 @@ def test_lines_typed_at_a_prompt():
 
 
 def read_until(terminal, *prompts):
-    text, until = "", time.monotonic() + 60
+    text, until = "", time.monotonic() + 200
     while not text.endswith(prompts):
         if not select.select([terminal], [], [], max(0, until - time.monotonic()))[0]:
             raise TimeoutError(text)
@@ -213,7 +213,7 @@ def test_under_pytest_in_several_processes(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 passed" in done.stdout

@@ -231,7 +231,7 @@ def test_nothing_is_asked_of_the_users_script(way, tmp_path):
         input=SCRIPT if way == "stdin" else None,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         preexec_fn=close,
     )
     assert (done.stdout, done.stderr, done.returncode) == ("[0, 2, 4, 6, 8]\n", "", 0)
@@ -241,7 +241,7 @@ def test_a_function_of_a_module_beside_the_script(tmp_path):
     (tmp_path / "augment.py").write_text("def double(x):\n    return 2 * x\n")
     script = tmp_path / "train.py"
     script.write_text(SCRIPT.replace("def double(x):\n    return 2 * x", "from augment import double"))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, cwd="/")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=200, cwd="/")
     assert (done.stdout, done.returncode) == ("[0, 2, 4, 6, 8]\n", 0), done.stderr
 
 
@@ -259,7 +259,7 @@ def test_what_a_worker_prints_is_seen(tmp_path):
         list(fl.Dataset.range(1).map(tell, num_parallel_calls=1))
     """)
     )
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=200)
     assert done.stderr == "worker says 0\n"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-import pytest
 
 from feedline import Dataset
 from feedline.block import Block
@@ -26,7 +25,6 @@ def test_a_team_may_be_closed_by_one_of_its_own_threads():
     assert ticket.wait().error is None
 
 
-@pytest.mark.timeout(30)
 def test_who_drops_an_iterator_does_not_wait_for_its_threads():
     """That may happen in the midst of a thread's start, which then could never end."""
     dropped = threading.Event()

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import zlib
 
 import numpy as np
@@ -20,7 +19,7 @@ import pytest
 
 import feedline as fl
 from feedline import AppendWriter, CorruptRecord, SchemaError, UsageError, WriteError, records
-from tests.processes import comes_true, run_python, start_python
+from tests.processes import comes_true, interrupt_soon, run_python, start_python
 from tests.records.corrupt import check_located, flip, frame, frames, header
 
 
@@ -129,7 +128,7 @@ def test_independent_processes_append_every_record_once_and_tensorflow_reads_the
     tf = pytest.importorskip("tensorflow")
     running = [start_python(APPEND, str(path), name, "400") for name in "abcd"]
     for process in running:
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=200)
         assert process.returncode == 0, said
     found = [record.split(b" ")[:3] for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()]
     for name in b"a", b"b", b"c", b"d":
@@ -153,7 +152,7 @@ def test_a_forked_child_appends_with_the_writer_of_its_parent(path):
         child.start()
     append(3000)
     for child in children:
-        child.join(30)
+        child.join(200)
         assert child.exitcode == 0
     rows = fl.Dataset.from_tfrecords(path, {"n": fl.FixedLenFeature([], "int64")})
     wanted = [0, *range(1000, 1200), *range(2000, 2200), *range(3000, 3200)]
@@ -183,7 +182,7 @@ def test_a_fork_while_threads_write_leaves_the_child_able_to_write(path):
                 writer.write(b"child")
                 os._exit(0)
             ends = []
-            if not comes_true(lambda child=child, ends=ends: ends.extend(ended_as(child)) or ends, 20):
+            if not comes_true(lambda child=child, ends=ends: ends.extend(ended_as(child)) or ends):
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
             assert ends == [0]
@@ -206,9 +205,9 @@ mine, = [int(link[14:]) for link in links if os.path.realpath(link) == sys.argv[
 fcntl.flock(mine, fcntl.LOCK_EX)  # as if it were writing
 child = os.fork()
 if child == 0:
-    time.sleep(60)
+    time.sleep(1000)
 print(child, flush=True)
-time.sleep(60)
+time.sleep(1000)
 """,
         os.path.realpath(path),
     )
@@ -217,7 +216,7 @@ time.sleep(60)
         parent.kill()
         try:
             code = "import sys, feedline; feedline.AppendWriter(sys.argv[1]).write(b'x')"
-            done = run_python(code, str(path), timeout=20)
+            done = run_python(code, str(path))
         finally:
             os.kill(child, signal.SIGKILL)
     assert done.returncode == 0, done.stderr
@@ -241,7 +240,7 @@ def test_a_pickled_writer_appends_to_the_same_file_from_elsewhere(path, monkeypa
             ],
             input=stored,
             capture_output=True,
-            timeout=60,
+            timeout=200,
             cwd="/",
         )
         assert done.stdout == b"refused\n", done.stderr
@@ -487,21 +486,15 @@ def test_no_space_left_is_a_write_error_in_every_writer(tmp_path):
 def test_a_wait_for_the_lock_ends_with_ctrl_c(path):
     with AppendWriter(path) as writer, path.open("rb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
-        begin = time.monotonic()
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt), interrupt_soon():
             writer.write(b"x")
-        assert time.monotonic() - begin < 10
         # And that for a thread which waits.
         thread = threading.Thread(target=writer.write, args=[b"thread"])
         thread.start()
-        timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt), interrupt_soon():
             writer.write(b"y")
         fcntl.flock(other, fcntl.LOCK_UN)
-        thread.join(10)
+        thread.join(200)
         writer.write(b"z")
     assert list(records.read(path)) == [b"thread", b"z"]
 
@@ -547,7 +540,7 @@ def test_readers_see_only_whole_records_while_the_file_grows(path):
             readings += 1
     finally:
         for process in running:
-            _, said = process.communicate(timeout=60)
+            _, said = process.communicate(timeout=200)
             assert process.returncode == 0, said
     assert readings > 3
     assert records.count(path) == 2 * 2 * 3000

@@ -151,7 +151,7 @@ def test_the_set_is_not_committed_when_a_process(end, start, task, tmp_path):
     script = tmp_path / "program.py"
     script.write_text(FAILS)
     arguments = [sys.executable, script, tmp_path / "set", task, start, end]
-    told = subprocess.run(arguments, capture_output=True, text=True, timeout=100, cwd=tmp_path)
+    told = subprocess.run(arguments, capture_output=True, text=True, timeout=200, cwd=tmp_path)
     assert told.returncode == 1
     refused = next(
         line for line in told.stderr.splitlines() if "WriteError" in line and "not complete" in line
@@ -210,7 +210,7 @@ with fl.ShardedWriter(sys.argv[1]) as writer:
 def test_ray_tasks_write_into_one_set(tmp_path):
     if find_spec("ray") is None:
         pytest.skip("Ray is not installed")
-    ended = run_python(IN_RAY, str(tmp_path), timeout=110)  # a program: Ray warns of much
+    ended = run_python(IN_RAY, str(tmp_path), timeout=200)  # a program: Ray warns of much
     assert ended.returncode == 0, ended.stderr
     assert sorted(map(int, records.read(tmp_path))) == list(range(10))
 
