@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from itertools import islice
 
@@ -291,3 +292,27 @@ def test_explain_and_cache_show_say_how_runs_share_the_work(tmp_path):
     assert "One run computes, and the others read along: filter, added at" in late
     assert "To share the work, put it after the cache." in late
     assert "no function comes after filter, added at" in kept.batch(2).cache("a").explain()
+
+
+def test_workers_go_on_with_files_that_were_indexed_meanwhile(tmp_path):
+    path = str(tmp_path / "numbers.tfrecord")
+    with TFRecordWriter(path) as writer:
+        writer.write_batch({"n": np.arange(ROWS)})
+
+    def numbers():
+        rows = Dataset.from_tfrecords(path, FEATURES)
+        return rows.map(lambda row: row["n"], num_parallel_calls=2).cache(tmp_path / "cache", version="1")
+
+    assert ints(islice(numbers(), 40)) == list(range(40))
+    fl.records.index(path)
+    assert len(Dataset.from_tfrecords(path)) == ROWS
+    assert ints(numbers()) == list(range(ROWS))
+
+
+def test_options_hold_for_the_steps_that_every_run_reads(tmp_path):
+    def where(x):
+        return np.int64(os.getpid())
+
+    read = Dataset.range(100).filter(lambda x: True).flat_map(lambda x: Dataset.from_tensors(where(x)))
+    cached = read.map(lambda pid: pid).with_options(workers=1).cache(tmp_path, version="1")
+    assert os.getpid() not in set(ints(cached))

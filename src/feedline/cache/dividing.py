@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from math import prod
 
@@ -43,7 +44,7 @@ def steps_to_divide(input: Node) -> list[OpensSpans]:
     while isinstance(node, OpensSpans):
         steps.append(node)
         node = node.input
-    return steps if any(isinstance(step, Node) and step.runs_python for step in steps) else []
+    return steps if any(step.runs_python for step in steps) else []
 
 
 def sharing(input: Node) -> str:
@@ -52,7 +53,7 @@ def sharing(input: Node) -> str:
         return "Runs can share the work by element number: each computes its own parts."
     steps = steps_to_divide(input)
     if steps:
-        first = next(step for step in reversed(steps) if isinstance(step, Node) and step.runs_python)
+        first = next(step for step in reversed(steps) if step.runs_python)
         return (
             f"Runs can share the work of {first}: each reads the steps before it, and computes its own parts."
         )
@@ -74,9 +75,9 @@ class DividedFiller(ProbingFiller):
 
     def __init__(self, shared: SharedEntry, input: Node, context: Context, draft: Draft) -> None:
         super().__init__(shared, input, context, draft)
-        steps = steps_to_divide(input)
-        self._head = steps[-1].input
-        self._rows_each = prod(step.rows_each for step in steps)
+        self._steps = steps_to_divide(input)
+        self._head = self._steps[-1].input
+        self._rows_each = prod(step.rows_each for step in self._steps)
         self._reader: _Reader | None = None
         self._lead: Claim | None = None
         self._stop: int | None = None  # no part from this one on is made before it is needed
@@ -198,26 +199,24 @@ class DividedFiller(ProbingFiller):
     def _compute(self, begin: int, end: int) -> Items:
         reader = self._reader
         if reader is None:  # only when the plan is made
-            reader = _Reader(self._context, self._head, 0, 0, None, b"")
+            reader = _Reader(self._head_context(self._context), self._head, 0, 0, None, b"")
         self._reader = None  # while its rows are on the way
         began = time.perf_counter()
         items: Items = []
-        rows = self._open(self._context, reader, begin, end)
         try:
-            while True:
-                try:
-                    block = rows.take(self._context.block_rows)
-                except Exception as error:
-                    items.append(error)
-                    continue
-                if block is None:
-                    break
-                items.append(block)
+            with closing(self._open(self._context, reader, begin, end)) as rows:
+                while True:
+                    try:
+                        block = rows.take(self._context.block_rows)
+                    except Exception as error:
+                        items.append(error)
+                        continue
+                    if block is None:
+                        break
+                    items.append(block)
         except BaseException:
             reader.close()
             raise
-        finally:
-            rows.close()
         reader.all_seconds += time.perf_counter() - began
         self._reader = reader
         return items
@@ -241,7 +240,8 @@ class DividedFiller(ProbingFiller):
     def _read_up_to(self, plan: Plan, number: int, needed: int, previous: Part | None) -> bool:
         """Pass over the rows of the parts before that one, from the part that is needed next on. False when
         the input ends before it, or fails."""
-        if self._reader is None or self._reader.number > number:
+        # One that is far behind would read for long, where most inputs can begin anywhere.
+        if self._reader is None or not needed - LOOKED_AT <= self._reader.number <= number:
             self._read_from(plan, needed, previous)
         reader = self._reader
         assert reader is not None
@@ -270,7 +270,12 @@ class DividedFiller(ProbingFiller):
     def _reader_after(self, context: Context, plan: Plan, number: int, previous: Part | None) -> _Reader:
         at = plan.span(number)[0] * self._rows_each
         state = None if previous is None else previous.after
-        return _Reader(context, self._head, number, at, state, _digest_after(previous))
+        return _Reader(self._head_context(context), self._head, number, at, state, _digest_after(previous))
+
+    def _head_context(self, context: Context) -> Context:
+        for step in self._steps:
+            context = step.context_for_input(context)
+        return context
 
     def _open(self, context: Context, reader: _Reader, begin: int, end: int) -> Cursor:
         """The elements with these numbers, computed from the rows that the reader gives next."""

@@ -91,7 +91,7 @@ class Context:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the services: what they are is told by where it is unpickled, with `served_by`."""
-        return {**vars(self), "services": None}
+        return {**vars(self), "services": None, "span_openers": {}}
 
     def served_by(self, services: Services) -> Context:
         return replace(self, services=services)

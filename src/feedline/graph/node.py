@@ -119,6 +119,10 @@ class Node(ABC):
         """The files that its elements come from, as they are now."""
         return ()
 
+    def context_for_input(self, context: Context) -> Context:
+        """The context in which the steps before it run."""
+        return context
+
     def remark(self) -> str:
         """A sentence on how it runs, for `explain`."""
         return ""

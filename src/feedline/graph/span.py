@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from feedline.block import Block
 from feedline.graph.context import Context
@@ -18,9 +18,12 @@ class OpensSpans(Protocol):
     consecutive rows of the input. So it needs no index where the context can open the input's spans."""
 
     input: Node
+    runs_python: ClassVar[bool]
 
     @property
     def rows_each(self) -> int: ...
+
+    def context_for_input(self, context: Context) -> Context: ...
 
     def open_span(self, context: Context, begin: int, end: int) -> Stream:
         """The elements from `begin` to `end`, the same as ever. States of the stream are not kept."""

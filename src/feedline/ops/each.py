@@ -67,7 +67,8 @@ class ParallelStream(Stream):
         rows_by_number: bool = False,
     ) -> None:
         """With `rows_by_number`, the job is given rows that were only told by their numbers, if possible."""
-        if rows_by_number and goes_by_number(input):
+        # Where the context has readers of spans, rows come from them, even if they could be gathered.
+        if rows_by_number and goes_by_number(input) and not context.span_openers:
             context = replace(context, rows_by_number=True)
         self._rows = Cursor(context, input, state)
         self._doing = context.services.parallel(job, self._rows, context, places, executor)

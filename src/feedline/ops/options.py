@@ -52,12 +52,12 @@ class Options(Node):
         return context.gather(self.input, indices)
 
     def open(self, context: Context, state: State) -> Stream:
-        return self._for_input(context).open(self.input, state)
+        return self.context_for_input(context).open(self.input, state)
 
     def open_span(self, context: Context, begin: int, end: int) -> Stream:
-        return self._for_input(context).open(Span(self.input, begin, end))
+        return self.context_for_input(context).open(Span(self.input, begin, end))
 
-    def _for_input(self, context: Context) -> Context:
+    def context_for_input(self, context: Context) -> Context:
         if self.workers is not None:
             context = replace(context, workers=self.workers)
         if self.memory_limit is not None:
