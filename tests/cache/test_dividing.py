@@ -310,9 +310,6 @@ def test_workers_go_on_with_files_that_were_indexed_meanwhile(tmp_path):
 
 
 def test_options_hold_for_the_steps_that_every_run_reads(tmp_path):
-    def where(x):
-        return np.int64(os.getpid())
-
-    read = Dataset.range(100).filter(lambda x: True).flat_map(lambda x: Dataset.from_tensors(where(x)))
+    read = Dataset.range(100).map(lambda x: np.int64(os.getpid())).filter(lambda pid: True)
     cached = read.map(lambda pid: pid).with_options(workers=1).cache(tmp_path, version="1")
     assert os.getpid() not in set(ints(cached))
