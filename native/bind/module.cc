@@ -1,5 +1,33 @@
+#include <unistd.h>
+
+#include <cstdlib>
+#include <exception>
+
 #include "bind/arrays.h"
 #include "bind/bind.h"
+
+namespace {
+
+std::terminate_handler previous_terminate;
+
+bool is_finalizing() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Py_IsFinalizing();
+#else
+  return _Py_IsFinalizing();
+#endif
+}
+
+// Before Python 3.14, a daemon thread that comes back from native code while the interpreter ends is unwound
+// by pthread_exit. C++ does not let that pass through destructors, and would abort the program. The thread
+// sleeps until the process is gone instead, as Python 3.14 lets it do.
+[[noreturn]] void terminate() {
+  while (is_finalizing() && gettid() != getpid()) pause();
+  previous_terminate();
+  std::abort();
+}
+
+}  // namespace
 
 NB_MODULE(_native, module) {
   using namespace feedline::bind;
@@ -7,6 +35,7 @@ NB_MODULE(_native, module) {
   // iterators, and by its globals most other objects. No binding can release those, and they are no leaks.
   // Everything else is released, which the tests verify with the warnings switched on.
   nanobind::set_leak_warnings(false);
+  previous_terminate = std::set_terminate(terminate);
   module.def("set_leak_warnings", &nanobind::set_leak_warnings, nanobind::arg("value"),
              "Tell on stderr which objects are alive when the interpreter has ended.");
   import_numpy();

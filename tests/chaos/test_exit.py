@@ -136,7 +136,7 @@ def test_objects_that_are_dropped_take_no_memory(tmp_path):
 
 FRAMEWORK = """
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-kept = [iter(examples.batch(4).to_tf()), iter(examples.map(lambda row: row["x"], 2).batch(4).to_keras())]
+kept = [iter(examples.batch(4).to_tf()), iter(fl.Dataset.range(2000).map(lambda x: x, 2).batch(4).to_keras())]
 for rows in kept:
     next(rows)
 """

@@ -390,10 +390,9 @@ ORPHANED = """
 import os, sys, time
 import feedline as fl
 writer = fl.TFRecordWriter(sys.argv[1])
-child = os.fork()
-if child == 0:
+if os.fork() == 0:
+    print(os.getpid(), flush=True)  # it has let go of the file by now
     time.sleep(1000)
-print(child, flush=True)
 input()
 """
 
