@@ -44,7 +44,7 @@ filling.PART_SECONDS = 0.02
 here.SECONDS = 0.01  # blocks of a part
 place, kind, rng = sys.argv[1], sys.argv[2], random.Random(int(sys.argv[3]))
 N = 300
-RUNS = 2 if kind == "parallel" else 4  # and two workers for each
+RUNS = 2 if "parallel" in kind else 4  # and two workers for each
 
 def compute(x):
     with open(os.environ["LOG"], "ab", buffering=0) as log:
@@ -61,10 +61,11 @@ def pipeline():
         "filtered": lambda: fl.Dataset.range(N).filter(lambda x: x >= 0),
         "generated": lambda: fl.Dataset.from_generator(numbers),
         "parallel": lambda: fl.Dataset.range(N),
+        "filtered, parallel": lambda: fl.Dataset.range(N).filter(lambda x: x >= 0),
         "shuffled": lambda: fl.Dataset.range(N).shuffle(),
         "shuffled as they come": lambda: fl.Dataset.range(N).shuffle(50),
     }[kind]()
-    return source.map(compute, num_parallel_calls=2 if kind == "parallel" else None)
+    return source.map(compute, num_parallel_calls=2 if "parallel" in kind else None)
 
 def cached(location):
     return pipeline().cache(location)
@@ -96,7 +97,7 @@ def told(name):
 def run(location, name):
     before = held()
     tell(name, [int(x) for x in cached(location)])
-    if kind != "parallel":  # whose workers wait for the next iteration
+    if "parallel" not in kind:  # whose workers wait for the next iteration
         until = time.monotonic() + 200
         while held() != before and time.monotonic() < until:
             gc.collect()
@@ -133,7 +134,7 @@ open(os.environ["LOG"], "w").close()
 KILLED = """
 kills, most, job = 0, int(sys.argv[4]), 0
 begin = time.monotonic()
-while job == 0 or (kind != "parallel" and time.monotonic() < begin + 2):
+while job == 0 or ("parallel" not in kind and time.monotonic() < begin + 2):
     job += 1
     location = f"{place}/cache-{job}"
     open(os.environ["LOG"], "w").close()
@@ -141,7 +142,7 @@ while job == 0 or (kind != "parallel" and time.monotonic() < begin + 2):
     killed = 0
     while running:
         if killed < most:
-            time.sleep(rng.random() * (0.5 if kind == "parallel" else 0.06))
+            time.sleep(rng.random() * (0.5 if "parallel" in kind else 0.06))
             pid = rng.choice(list(running))
             os.kill(pid, signal.SIGKILL)
         else:
@@ -198,8 +199,9 @@ def test_killed_at_any_moment_four_runs_get_the_same_and_compute_one_part_more_f
     assert jobs >= 1
 
 
-def test_killed_at_any_moment_runs_with_workers_get_the_same(place):
-    _, kills = json.loads(run_program(KILLED, place, "parallel", "4", timeout=200))
+@pytest.mark.parametrize("kind", ["parallel", "filtered, parallel"])
+def test_killed_at_any_moment_runs_with_workers_get_the_same(place, kind):
+    _, kills = json.loads(run_program(KILLED, place, kind, "4", timeout=200))
     assert kills >= 1
 
 
@@ -218,7 +220,7 @@ assert told("late") == outputs[0] and len(computed()) == N
 """
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "parallel"])
+@pytest.mark.parametrize("kind", [*KINDS, "parallel", "filtered, parallel"])
 def test_four_runs_from_a_cold_start_compute_each_element_once(place, kind):
     run_program(TOGETHER, place, kind)
 
