@@ -1,3 +1,4 @@
+#include <cxxabi.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -22,7 +23,8 @@ bool is_finalizing() {
 // by pthread_exit. C++ does not let that pass through destructors, and would abort the program. The thread
 // sleeps until the process is gone instead, as Python 3.14 lets it do.
 [[noreturn]] void terminate() {
-  while (is_finalizing() && gettid() != getpid()) pause();
+  const bool is_unwound = abi::__cxa_current_exception_type() == nullptr;  // and throws nothing
+  while (is_unwound && is_finalizing() && gettid() != getpid()) pause();
   previous_terminate();
   std::abort();
 }

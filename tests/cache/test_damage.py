@@ -162,7 +162,7 @@ def test_neighbours_may_be_damaged_and_made_again_with_other_sizes(
     for number in numbers:
         replace(entries.part(number), b"damaged")
     monkeypatch.setattr(filling, "PART_BYTES", size)
-    monkeypatch.setattr(filling, "_EVEN", 100)
+    monkeypatch.setattr(filling, "EVEN", 100)
     with pytest.warns(RuntimeWarning, match="It is computed again"):
         entries.run()
     assert entries.run() == []

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 import feedline as fl
 from feedline import Cache, Dataset, TFRecordWriter
-from feedline.cache import dividing, filling, part
-from feedline.cache.part import Costs, Made, Provenance
+from feedline.cache import costs, dividing, filling, part
+from feedline.cache.costs import Costs
+from feedline.cache.part import Made, Provenance
 from feedline.cache.plan import Plan, digest
 from feedline.cli import app
 from feedline.ops import shared_cache
@@ -29,7 +30,7 @@ def _many_parts(monkeypatch):
     """Whatever the machine is busy with: parts of few rows, whose input is always worth reading."""
     monkeypatch.setattr(filling, "PART_BYTES", 256)
     monkeypatch.setattr(filling, "PART_SECONDS", 1000.0)
-    monkeypatch.setattr(part, "WORTH", 0)
+    monkeypatch.setattr(costs, "WORTH", 0)
 
 
 @pytest.fixture
@@ -195,7 +196,7 @@ def test_an_input_that_does_not_repeat_itself_is_made_by_one_run_with_a_warning(
     def make():
         return Dataset.from_generator(numbers).map(slow).cache(tmp_path, version="1")
 
-    with pytest.warns(RuntimeWarning, match="the input gives each run other elements") as told:
+    with pytest.warns(RuntimeWarning, match="each run reads other elements") as told:
         first, *others = run_in_threads(make, 2)
     assert others == [first]
     assert len(first) == len(set(first)) == ROWS
@@ -203,11 +204,11 @@ def test_an_input_that_does_not_repeat_itself_is_made_by_one_run_with_a_warning(
     assert Cache(tmp_path).verify() == []
     assert ints(make()) == first
     [entry] = Cache(tmp_path).entries()
-    assert "the input gives each run other elements" in Cache(tmp_path).filling(entry.key)
+    assert "each run reads other elements" in Cache(tmp_path).filling(entry.key)
 
 
 def test_where_reading_is_the_expensive_part_one_run_reads_all(tmp_path, monkeypatch):
-    monkeypatch.setattr(part, "WORTH", float("inf"))
+    monkeypatch.setattr(costs, "WORTH", float("inf"))
     yielded = []
 
     def numbers():
@@ -223,17 +224,17 @@ def test_where_reading_is_the_expensive_part_one_run_reads_all(tmp_path, monkeyp
 
 
 def test_it_pays_when_all_takes_eight_times_as_long_as_reading(monkeypatch):
-    monkeypatch.setattr(part, "WORTH", 8)
-    costs = Costs()
-    assert not costs.are_worth_it
-    costs.add(Provenance(b"", b"", reading=0.9, all=1.0))  # with the start of workers
-    assert not costs.are_worth_it
-    costs.add(Provenance(b"", b"", reading=0.1, all=1.0))
-    assert costs.are_worth_it
-    assert str(costs) == "Reading took 10.0% of the time."
-    costs.add(Provenance(b"", b"", reading=0.3, all=1.0))
-    assert not costs.are_worth_it
-    assert str(costs) == "Reading took 20.0% of the time, so one run computes and the others read along."
+    monkeypatch.setattr(costs, "WORTH", 8)
+    seen = Costs()
+    assert not seen.are_worth_it
+    seen.add(Provenance(b"", b"", reading=0.9, all=1.0))  # with the start of workers
+    assert not seen.are_worth_it
+    seen.add(Provenance(b"", b"", reading=0.1, all=1.0))
+    assert seen.are_worth_it
+    assert str(seen) == "Reading took 10.0% of the time."
+    seen.add(Provenance(b"", b"", reading=0.3, all=1.0))
+    assert not seen.are_worth_it
+    assert str(seen) == "Reading took 20.0% of the time, so one run computes and the others read along."
 
 
 def test_an_entry_that_was_begun_in_order_is_gone_on_with(tmp_path, monkeypatch):
@@ -243,7 +244,7 @@ def test_an_entry_that_was_begun_in_order_is_gone_on_with(tmp_path, monkeypatch)
         patched.setattr(shared_cache, "steps_to_divide", lambda input: [])
         assert ints(islice(rows.cache(tmp_path, version="1"), 30)) == list(range(30))
     assert ints(rows.cache(tmp_path, version="1")) == list(range(100))
-    assert function.calls <= 100 + filling._EVEN
+    assert function.calls <= 100 + filling.EVEN
     assert Cache(tmp_path).verify() == []
 
 
@@ -260,7 +261,7 @@ def test_parts_that_mix_two_inputs_are_found_by_verify(tmp_path):
     item.write_bytes(b"".join(map(bytes, part.encode(made, plan_id))))
     findings = [finding.what for finding in Cache(tmp_path / "a").verify()]
     assert any("other input rows" in what for what in findings)
-    with pytest.warns(RuntimeWarning, match="the input gives each run other elements"):
+    with pytest.warns(RuntimeWarning, match="each run reads other elements"):
         assert ints(rows.cache(tmp_path / "a", version="1")) == list(range(ROWS))
 
 
@@ -313,3 +314,86 @@ def test_options_hold_for_the_steps_that_every_run_reads(tmp_path):
     read = Dataset.range(100).map(lambda x: np.int64(os.getpid())).filter(lambda pid: True)
     cached = read.map(lambda pid: pid).with_options(workers=1).cache(tmp_path, version="1")
     assert os.getpid() not in set(ints(cached))
+
+
+def test_a_function_is_sent_to_workers_once_for_all_parts(tmp_path):
+    pickled = []
+
+    class Double:
+        def __call__(self, x):
+            return 2 * x
+
+        def __getstate__(self):
+            pickled.append(1)
+            return {}
+
+    kept = Dataset.range(ROWS).filter(lambda x: True)
+    cached = kept.map(Double(), num_parallel_calls=2).cache(tmp_path, version="1")
+    assert ints(cached) == list(range(0, 2 * ROWS, 2))
+    [entry] = Cache(tmp_path).entries()
+    assert entry.parts > 10
+    assert len(pickled) <= 2
+
+
+@pytest.mark.parametrize("is_in_function", [False, True], ids=["predicate", "function"])
+def test_an_error_at_every_element_is_raised_at_once(is_in_function, tmp_path):
+    calls = Counted()
+
+    def fail(x):
+        calls(x)
+        raise Failed(str(x))
+
+    numbers = Dataset.counter()
+    failing = numbers.filter(lambda x: True).map(fail) if is_in_function else numbers.filter(fail).map(abs)
+    rows = iter(failing.cache(tmp_path, version="1"))
+    for number in range(5):
+        with pytest.raises(Failed, match=f"^{number}"):
+            next(rows)
+    assert calls.calls < 100
+
+
+def test_errors_leave_batches_as_they_are_without_a_cache(tmp_path):
+    def fail(x):
+        if x == 37:
+            raise Failed("function, 37")
+        return x
+
+    def run(dataset):
+        rows, found = iter(dataset), []
+        while True:
+            try:
+                found.append(next(rows).tolist())
+            except Failed as error:
+                found.append(str(error).splitlines()[0])
+            except StopIteration:
+                return found
+
+    for calls in (None, 2):
+        batches = Dataset.range(200).filter(lambda x: True).map(fail, num_parallel_calls=calls).batch(3)
+        assert run(batches.cache(tmp_path / str(calls), version="1")) == run(batches)
+
+
+def test_parts_that_turn_out_too_large_are_cut_and_the_rest_is_made_in_order(tmp_path, monkeypatch):
+    monkeypatch.setattr(dividing, "_LARGEST", 4096)
+    kept = Dataset.range(300).filter(lambda x: True)
+    pipeline = kept.map(lambda x: np.full(1 if x < 100 else 128, x)).padded_batch(2)
+    plain = list(pipeline)
+    for _ in range(2):
+        assert_same(pipeline.cache(tmp_path, version="1"), plain)
+    assert Cache(tmp_path).verify() == []
+    sizes = [path.stat().st_size for path in tmp_path.glob("*/items/part-*")]
+    assert max(sizes) < 8 * 4096
+    [entry] = Cache(tmp_path).entries()
+    assert entry.complete
+    assert "elements differ too much in size" in Cache(tmp_path).filling(entry.key)
+
+
+def test_elements_that_cannot_be_compared_are_made_by_one_run_without_a_warning(tmp_path):
+    def make():
+        windows = Dataset.range(100).filter(lambda x: True).window(5)
+        return windows.map(lambda window: sum(map(int, window))).cache(tmp_path, version="1")
+
+    expected = [sum(range(n, n + 5)) for n in range(0, 100, 5)]
+    assert run_in_threads(make, 3) == [expected] * 3
+    [entry] = Cache(tmp_path).entries()
+    assert "objects, which runs cannot compare" in Cache(tmp_path).filling(entry.key)

@@ -9,10 +9,13 @@ calls the function only for the rows of its own parts. Whoever waits for a part 
 
 That is right only if every run reads the same rows. So each part carries a digest of all input rows up to its
 first one, and up to its last one. A part counts only if it goes on where the part before ends. Where that
-fails, the input does not repeat itself: the part is dropped, and from then on one run makes all parts.
+fails, the input does not repeat itself: the part is dropped, and the entry is filled in order.
 
 It pays only if reading is much cheaper than computing. Each part says how long both took. Where it does not
 pay, one run leads and the others read along.
+
+Parts have the rows that the plan says. One that turns out much too large is cut short, and from then on the
+entry is filled in order, too: one run makes part after part, each as large as it should be.
 """
 
 from __future__ import annotations
@@ -24,9 +27,10 @@ from dataclasses import replace
 from math import prod
 
 from feedline.block import Block
-from feedline.cache.filling import LOOKED_AT, Alone, Draft, Items, ProbingFiller, Wait
+from feedline.cache import filling
+from feedline.cache.filling import EVEN, LOOKED_AT, Alone, Draft, Items, ProbingFiller, Wait
 from feedline.cache.part import Made, Part, Provenance
-from feedline.cache.plan import Plan, name_of
+from feedline.cache.plan import NOT_REPEATABLE, Plan, name_of
 from feedline.cache.row_digest import RowDigest
 from feedline.cache.shared import SharedEntry
 from feedline.cache.store import Claim
@@ -35,6 +39,7 @@ from feedline.graph import Context, Cursor, Node, State, Stream
 from feedline.graph.span import OpensSpans, Span
 
 _FOREVER = 1 << 62  # a row that no input has
+_LARGEST, _LONGEST = 64 << 20, 5.0  # bytes and seconds, after which a part is cut short
 
 
 def steps_to_divide(input: Node) -> list[OpensSpans]:
@@ -82,6 +87,7 @@ class DividedFiller(ProbingFiller):
         self._lead: Claim | None = None
         self._stop: int | None = None  # no part from this one on is made before it is needed
         self._probed: Items | None = None  # while the plan is made
+        self._has_failed = False  # has an element, of those that were computed last?
 
     def plan(self) -> Plan:
         try:
@@ -93,11 +99,17 @@ class DividedFiller(ProbingFiller):
                 raise error
             # The input goes on from where it is: a generator would have to run again up to there.
             items, self._probed = self._probed, None
+            if self._has_failed:
+                raise Alone([], Cursor(self._context, self._input)) from None
             raise Alone(items, self._rest(self._context)) from None
         if self._probed is not None and self._reader is not None and not self._reader.number:
             self._drop_reader()  # what was computed is not part 0 of the plan, which another run made
         self._probed = None
         return plan
+
+    def _part_rows(self, items: Items) -> int:
+        # An element that fails tells nothing about how many rows a part should have.
+        return EVEN if self._has_failed else super()._part_rows(items)
 
     def _probe(self) -> Items:
         self._probed = super()._probe()
@@ -109,7 +121,7 @@ class DividedFiller(ProbingFiller):
         """The part. `previous` is the one before it. Alone when one of its elements fails."""
         wait = Wait()
         while True:
-            part = self._find(plan, number, previous) or self._make_next(plan, number, previous, wait)
+            part = self._find(number, first, previous) or self._make_next(plan, number, first, previous, wait)
             if part is not None:
                 assert part.provenance is not None
                 self._shared.costs.add(part.provenance)
@@ -117,13 +129,12 @@ class DividedFiller(ProbingFiller):
             if not (self._divides and self._work_ahead(plan, number, previous)):
                 wait.wait()
 
-    def _find(self, plan: Plan, number: int, previous: Part | None) -> Part | None:
+    def _find(self, number: int, first: int, previous: Part | None) -> Part | None:
         """The part, if it is there and was made from the rows that follow those of the previous one."""
-        begin, before = plan.span(number)[0], _digest_after(previous)
-        part = self._shared.part(number, begin)
+        part = self._shared.part(number, first)
         if part is not None and not _follows(part, previous):
-            self._shared.go_in_order(f"part {number:,} was made from other rows than the parts before it")
-            part = self._shared.part(number, begin, before=before)  # drops it
+            self._shared.go_in_order(NOT_REPEATABLE)
+            part = self._shared.part(number, first, before=_digest_after(previous))  # drops it
         return part
 
     @property
@@ -161,8 +172,8 @@ class DividedFiller(ProbingFiller):
                 if not self._read_up_to(plan, later, number, previous):
                     return False
                 items = self._compute(*plan.span(later))
-                if self._publish(plan, later, items, claim) is items:
-                    self._stop = later  # an element fails: whoever gets there raises its error
+                if self._is_cut(plan, later) or self._publish(plan, later, items, claim) is items:
+                    self._stop = later  # whoever gets there cuts it short, or raises the error of an element
                     self._drop_reader()
                 return True
             finally:
@@ -171,68 +182,94 @@ class DividedFiller(ProbingFiller):
 
     # Making it
 
-    def _make_next(self, plan: Plan, number: int, previous: Part | None, wait: Wait) -> Part | None:
+    def _make_next(
+        self, plan: Plan, number: int, first: int, previous: Part | None, wait: Wait
+    ) -> Part | None:
         """None when another run makes it."""
         claim = self._shared.claim(name_of(number)) if self._may_make(number, wait) else None
         if claim is None:
             return None
         try:
-            return None if self._shared.has(number) else self._make(plan, number, previous, claim)
+            return None if self._shared.has(number) else self._make(plan, number, first, previous, claim)
         finally:
             self._shared.release(claim)
 
-    def _make(self, plan: Plan, number: int, previous: Part | None, claim: Claim) -> Part | None:
+    def _make(self, plan: Plan, number: int, first: int, previous: Part | None, claim: Claim) -> Part | None:
         if not self._divides or not self._read_up_to(plan, number, number, previous):
-            self._read_from(plan, number, previous)
+            self._read_from(number, first, previous)
         assert self._reader is not None
         if self._reader.digest != _digest_after(previous):
-            self._shared.go_in_order("this run reads other rows than the run that made the parts so far")
-            self._read_from(plan, number, previous)
-        items = self._compute(*plan.span(number))
-        made = self._publish(plan, number, items, claim)
+            self._shared.go_in_order(NOT_REPEATABLE)
+            self._read_from(number, first, previous)
+        begin, end = plan.span(number)
+        items = self._compute(first, first + end - begin, number if self._shared.is_in_order else None)
+        if self._is_cut(plan, number):
+            self._shared.go_in_order("elements differ too much in size, or in the time that they take")
+        made = self._publish(plan, number, items, claim, first)
         if isinstance(made, list):
-            self._give_up_lead()
-            raise Alone(made, self._rest(self._context))
+            # From the beginning of the part: what follows a failure may depend on all rows in front of it.
+            raise Alone([], self.cursor(plan.seeds, number, previous))
         # Another run may have been first, and have read other rows.
         return made if made is not None and _follows(made, previous) else None
 
-    def _compute(self, begin: int, end: int) -> Items:
+    def _is_cut(self, plan: Plan, number: int) -> bool:
+        """Has the part that was computed last fewer rows than the plan says?"""
+        reader = self._reader
+        if reader is None or reader.is_over or self._shared.is_in_order:
+            return False
+        begin, end = plan.span(number)
+        return reader.rows < (end - begin) * self._rows_each
+
+    def _compute(self, begin: int, end: int, in_order: int | None = None) -> Items:
+        """The elements with these numbers; fewer where the input ends, or where they are too large; and up to
+        the first that fails. `in_order` is the number of a part that may have any size."""
         reader = self._reader
         if reader is None:  # only when the plan is made
             reader = _Reader(self._head_context(self._context), self._head, 0, 0, None, b"")
         self._reader = None  # while its rows are on the way
+        most, longest = (_LARGEST, _LONGEST) if in_order is None else filling.limits(in_order)
         began = time.perf_counter()
         items: Items = []
+        size = 0
+        self._has_failed = True
         try:
-            with closing(self._open(self._context, reader, begin, end)) as rows:
-                while True:
-                    try:
-                        block = rows.take(self._context.block_rows)
-                    except Exception as error:
-                        items.append(error)
-                        continue
-                    if block is None:
-                        break
+            with closing(
+                self._open(self._context, reader, begin, end if in_order is None else _FOREVER)
+            ) as rows:
+                while (block := rows.take(self._context.block_rows)) is not None:
                     items.append(block)
-        except BaseException:
+                    size += block.nbytes
+                    if size >= most or time.perf_counter() - began > longest:
+                        reader.stop(self._rows_each)
+        except BaseException as error:
             reader.close()
+            if isinstance(error, Exception):
+                return [*items, error]
             raise
+        self._has_failed = False
         reader.all_seconds += time.perf_counter() - began
         self._reader = reader
         return items
 
-    def _publish(self, plan: Plan, number: int, items: Items, claim: Claim) -> Part | Items | None:
-        """Share what was computed last: the part; the items, if one of them failed; None if it was lost."""
+    def _publish(
+        self, plan: Plan, number: int, items: Items, claim: Claim, first: int = 0
+    ) -> Part | Items | None:
+        """Share what was computed last: the part; the items, if one of them failed; None if it was lost.
+
+        `first` is the number of its first element; 0: as the plan says.
+        """
+        blocks = [item for item in items if isinstance(item, Block)]
+        if len(blocks) < len(items):
+            return items
         reader = self._reader
         assert reader is not None
+        if not reader.is_comparable:
+            self._shared.go_in_order("its elements are objects, which runs cannot compare")
         is_last = reader.is_over
         provenance = reader.end_part()
         if is_last:
             self._stop = number + 1
-        blocks = [item for item in items if isinstance(item, Block)]
-        if len(blocks) < len(items):
-            return items
-        made = Made(number, plan.span(number)[0], blocks, is_last, reader.state(), provenance)
+        made = Made(number, first or plan.span(number)[0], blocks, is_last, reader.state(), provenance)
         return self._published(made, claim)
 
     # Reading the input
@@ -242,7 +279,7 @@ class DividedFiller(ProbingFiller):
         the input ends before it, or fails."""
         # One that is far behind would read for long, where most inputs can begin anywhere.
         if self._reader is None or not needed - LOOKED_AT <= self._reader.number <= number:
-            self._read_from(plan, needed, previous)
+            self._read_from(needed, plan.span(needed)[0], previous)
         reader = self._reader
         assert reader is not None
         try:
@@ -259,16 +296,16 @@ class DividedFiller(ProbingFiller):
             raise
         return True
 
-    def _read_from(self, plan: Plan, number: int, previous: Part | None) -> None:
+    def _read_from(self, number: int, first: int, previous: Part | None) -> None:
         """Begin to read behind the previous part, unless that is where the reader is."""
         if self._reader is not None:
             if self._reader.number == number and self._reader.digest == _digest_after(previous):
                 return
             self._drop_reader()
-        self._reader = self._reader_after(self._context, plan, number, previous)
+        self._reader = self._reader_after(self._context, number, first, previous)
 
-    def _reader_after(self, context: Context, plan: Plan, number: int, previous: Part | None) -> _Reader:
-        at = plan.span(number)[0] * self._rows_each
+    def _reader_after(self, context: Context, number: int, first: int, previous: Part | None) -> _Reader:
+        at = first * self._rows_each
         state = None if previous is None else previous.after
         return _Reader(self._head_context(context), self._head, number, at, state, _digest_after(previous))
 
@@ -290,18 +327,19 @@ class DividedFiller(ProbingFiller):
     def cursor(self, seeds: Sequence[int], number: int, previous: Part | None) -> Cursor:
         """The elements from that part on, as they are computed. Who asks leads nobody any more."""
         self._give_up_lead()
-        context, plan = self._seeded(seeds), self._shared.plan
-        if plan is None or not number:
+        context = self._seeded(seeds)
+        if previous is None:
             self._drop_reader()
             return Cursor(context, self._input)
         if self._reader is None or self._reader.number != number:
             self._drop_reader()
-            self._reader = self._reader_after(context, plan, number, previous)
+            first = previous.first + previous.block.rows
+            self._reader = self._reader_after(context, number, first, previous)
         return self._rest(context)
 
     @property
     def _is_over(self) -> bool:
-        return self._reader is not None and self._reader.is_over
+        return self._has_failed or (self._reader is not None and self._reader.is_over)
 
     def finish(self, rows: Sequence[int]) -> None:
         """The end was reached; if all parts are there, the entry is complete."""
@@ -347,45 +385,60 @@ class _Reader:
         self.is_over = False  # has the input ended?
         self.all_seconds = 0.0  # that the part took so far
         self.at = at  # the number of the next row
+        self.end = at  # the row before which reading stops
+        self.rows = 0  # of the part, so far
         self._reading = 0.0  # seconds that it took to read the part so far
-        self._rows = RowDigest(digest)
+        self._row_digest = RowDigest(digest)
         self._cursor = Cursor(context, head, state)
 
     def open(self, begin: int, end: int) -> Stream:
         assert begin == self.at or self.is_over
-        return _ReaderStream(self, end)
+        self.end = end
+        return _ReaderStream(self)
 
-    def take(self, limit: int, end: int) -> Block | None:
-        """Rows before the one with the number `end`; None when there are no more."""
-        if self.is_over or self.at == end:
+    def stop(self, rows_each: int) -> None:
+        """Read no further than is needed for whole rows of the steps behind."""
+        self.end = min(self.end, self.at + -self.at % rows_each)
+
+    def take(self, limit: int) -> Block | None:
+        """Rows before `end`; None when there are no more."""
+        if self.is_over or self.at >= self.end:
             return None
         began = time.perf_counter()
         try:
-            block = self._cursor.take(min(limit, end - self.at))
+            block = self._cursor.take(min(limit, self.end - self.at))
             if block is None:
                 self.is_over = True
             else:
-                self._rows.add(block)
+                self._row_digest.add(block)
                 self.at += block.rows
+                self.rows += block.rows
             return block
         finally:
             self._reading += time.perf_counter() - began
 
     def pass_over(self, end: int) -> bool:
         """Read the rest of the part, which ends there. False when the input ended before."""
-        while self.take(end - self.at, end) is not None:
+        self.end = end
+        while self.take(end - self.at) is not None:
             pass
         self.end_part()
         return not self.is_over
 
     def end_part(self) -> Provenance:
         """All rows of the part were read."""
-        provenance = Provenance(self.digest, self._rows.digest(), self._reading, self.all_seconds)
+        provenance = Provenance(self.digest, self._row_digest.digest(), self._reading, self.all_seconds)
         self.number += 1
         self.digest = provenance.after
-        self._rows = RowDigest(self.digest)
+        self._row_digest = RowDigest(self.digest)
         self._reading = self.all_seconds = 0.0
+        self.rows = 0
         return provenance
+
+    @property
+    def is_comparable(self) -> bool:
+        """Can other runs tell whether they read the same rows?"""
+        return self._row_digest.is_comparable
 
     def state(self) -> State:
         return self._cursor.state()
@@ -395,14 +448,13 @@ class _Reader:
 
 
 class _ReaderStream(Stream):
-    """The rows of a reader up to one of them."""
+    """The rows of a reader, few at a time: those that the steps behind hold are computed before a part ends."""
 
-    def __init__(self, reader: _Reader, end: int) -> None:
+    def __init__(self, reader: _Reader) -> None:
         self._reader = reader
-        self._end = end
 
     def next(self, limit: int) -> Block | None:
-        return self._reader.take(limit, self._end)
+        return self._reader.take(min(limit, EVEN))
 
     def state(self) -> State:
         return None  # nothing is resumed in the middle of a part

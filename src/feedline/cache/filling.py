@@ -35,7 +35,7 @@ PART_SECONDS = 0.25
 _MOST_PARTS = 8192  # where the number is known; else parts grow with their number
 LOOKED_AT = 64  # parts, for one that nobody makes: for each the store is asked
 _FEWEST_ROWS = 4  # that tell how long rows take: the first ones may have to wait for workers
-_EVEN = 256  # parts of fast rows have a multiple of that many, so that usual batches are not cut
+EVEN = 256  # parts of fast rows have a multiple of that many, so that usual batches are not cut
 _PATIENCE = 1.0  # seconds without a new part, after which another than the leader makes one
 _SLEEP, _LONGEST_SLEEP = 0.001, 0.02
 
@@ -115,7 +115,7 @@ class ProbingFiller(Filler, ABC):
             try:
                 if self._shared.find_plan() is None:
                     items = self._probe()
-                    rows = max(1, elements(items))
+                    rows = self._part_rows(items)
                     plan = self._shared.propose(self._draft(self.seeds, rows))
                     # Another may have been quicker, and drawn other seeds.
                     if (plan.part_rows, plan.seeds) == (rows, tuple(self.seeds)) and plan.parts != 0:
@@ -142,9 +142,13 @@ class ProbingFiller(Filler, ABC):
                 break
         return items
 
+    def _part_rows(self, items: Items) -> int:
+        """How many rows parts should have, where these are enough for the first."""
+        return max(1, elements(items))
+
     @property
     def _is_over(self) -> bool:
-        """Has the input ended, whose length was not known?"""
+        """Is there nothing more to compute, though the length was not known?"""
         return False
 
     def _published(self, made: Made, claim: Claim, rows: int | None = None) -> Part | None:
@@ -268,6 +272,12 @@ class IndexedFiller(ProbingFiller):
         finally:
             rows.close()
         return items
+
+
+def limits(number: int) -> tuple[int, float]:
+    """Bytes and seconds after which a part ends whose rows are not planned. Later ones are larger, so that an
+    entry does not have millions of them."""
+    return PART_BYTES, PART_SECONDS * (1 + number / 1024)
 
 
 def elements(items: Items) -> int:
@@ -397,16 +407,17 @@ class StreamedFiller(Filler):
         """As many rows as make a part, and whether they are the last."""
         blocks: list[Block] = []
         rows = size = 0
-        until = time.perf_counter() + PART_SECONDS * (1 + number / 1024)
-        limit = _EVEN
+        most, seconds = limits(number)
+        until = time.perf_counter() + seconds
+        limit = EVEN
         while True:
-            is_enough = size >= PART_BYTES or (rows and time.perf_counter() > until)
-            if is_enough and (rows < _EVEN or rows % _EVEN == 0):
+            is_enough = size >= most or (rows and time.perf_counter() > until)
+            if is_enough and (rows < EVEN or rows % EVEN == 0):
                 return blocks, False
             if is_enough:
-                limit = _EVEN - rows % _EVEN
+                limit = EVEN - rows % EVEN
             elif rows:
-                limit = max(1, min(self._context.block_rows, (PART_BYTES - size) * rows // max(1, size)))
+                limit = max(1, min(self._context.block_rows, (most - size) * rows // max(1, size)))
             block = self._take(cursor, limit, blocks)
             if block is None:
                 return blocks, True

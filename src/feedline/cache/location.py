@@ -15,9 +15,10 @@ from typing import TypeVar
 
 from feedline.cache import eviction
 from feedline.cache import plan as documents
+from feedline.cache.costs import Costs
 from feedline.cache.opening import open_store
-from feedline.cache.part import Costs, decode
-from feedline.cache.plan import IN_ORDER, MANIFEST, NOT_REPEATABLE, PLAN, Manifest, Plan, name_of
+from feedline.cache.part import decode
+from feedline.cache.plan import IN_ORDER, MANIFEST, PLAN, Manifest, Plan, in_order_because, name_of
 from feedline.cache.store import Info, Store, Unavailable
 from feedline.cache.verifying import CacheFinding, numbers_of, verify_entry
 from feedline.errors import CacheError, CorruptRecord, UsageError
@@ -133,7 +134,7 @@ class Cache:
         key = self._found(key)
         reason, plan = self._store.peek(key, IN_ORDER), self._store.peek(key, PLAN)
         if reason is not None:
-            return f"{NOT_REPEATABLE} ({reason.decode(errors='replace')})."
+            return in_order_because(reason.decode(errors="replace"))
         costs = Costs()
         numbers = numbers_of(self._store.names(key))
         for number in [*numbers[:1], *numbers[1:][-_SAMPLED:]]:

@@ -15,7 +15,7 @@ from feedline.errors import CorruptRecord
 
 PLAN, MANIFEST = "plan", "manifest"
 IN_ORDER = "in-order"  # is there once runs cannot share the work, and says what told so
-NOT_REPEATABLE = "One run computes, and the others read along: the input gives each run other elements"
+NOT_REPEATABLE = "each run reads other elements from the steps before the cache"  # such a reason
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 _DIGEST = 16
 _SAME_SIZE = 1024  # parts in a row, where their number is unknown
@@ -27,7 +27,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     | length | part_rows | the runs |
     |---|---|---|
     | known | set | compute any part at any time, by the numbers of its rows |
-    | None | set | each read the input in order, and compute only their own parts |
+    | None | set | each read the input in order, and compute only their own parts, until one is cut short |
     | None | None | make one part after another, as large as each turns out |
     """
 
@@ -71,12 +71,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     def allows(self, rows: Sequence[int]) -> bool:
         """Can the parts have so many rows each?"""
-        if self.part_rows is None:
-            return bool(rows)
-        spans = [self.span(number) for number in range(len(rows))]
-        is_even = all(count == end - begin for count, (begin, end) in zip(rows[:-1], spans, strict=False))
         if self.parts is None:
-            return bool(rows) and is_even and rows[-1] <= spans[-1][1] - spans[-1][0]
+            return bool(rows)
+        is_even = all(count == self.part_rows for count in rows[:-1])
         return len(rows) == self.parts and sum(rows) == self.length and is_even
 
 
@@ -86,6 +83,11 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _Document = TypeVar("_Document", Plan, Manifest)
+
+
+def in_order_because(reason: str) -> str:
+    """For people."""
+    return f"One run computes, and the others read along: {reason}."
 
 
 def name_of(number: int) -> str:

@@ -38,6 +38,11 @@ class RowDigest:
         for leaf, column in zip(self._leaves, block.columns, strict=True):
             leaf.add(column)
 
+    @property
+    def is_comparable(self) -> bool:
+        """False once there were objects that are no arrays: each of them counts as different."""
+        return all(leaf.is_comparable for leaf in self._leaves)
+
     def digest(self) -> bytes:
         """Of all rows so far, and those before them."""
         parts = [self._structure, *(leaf.summary() for leaf in self._leaves)]
@@ -54,6 +59,7 @@ class _LeafDigest:
         self._values = 0  # CRC32C of all values, end to end
         self._lengths = 0  # and of the lengths of strings, or of rows that are Ragged themselves
         self._inner: _LeafDigest | None = None  # of the rows of such rows
+        self.is_comparable = True
 
     def add(self, column: Column) -> None:
         if isinstance(column, np.ndarray):
@@ -87,7 +93,8 @@ class _LeafDigest:
         for item in column.items:
             alone = stack([item])
             if isinstance(alone, Objects):
-                self._count(os.urandom(_SIZE), 1)  # it cannot be compared, so it is like nothing else
+                self._count(os.urandom(_SIZE), 1)  # like nothing else
+                self.is_comparable = False
             else:
                 self.add(alone)
 

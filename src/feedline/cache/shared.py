@@ -16,9 +16,19 @@ from weakref import finalize
 
 from feedline.cache import part as parts
 from feedline.cache import plan as documents
+from feedline.cache.costs import Costs
 from feedline.cache.heartbeat import beat, rest
-from feedline.cache.part import Costs, Made, OfAnotherPlan, Part
-from feedline.cache.plan import IN_ORDER, MANIFEST, NOT_REPEATABLE, PLAN, Manifest, Plan, name_of
+from feedline.cache.part import Made, OfAnotherPlan, Part
+from feedline.cache.plan import (
+    IN_ORDER,
+    MANIFEST,
+    NOT_REPEATABLE,
+    PLAN,
+    Manifest,
+    Plan,
+    in_order_because,
+    name_of,
+)
 from feedline.cache.store import Claim, Entry, NoRoom, Store, Unavailable
 from feedline.errors import CacheError, CorruptRecord
 
@@ -65,6 +75,7 @@ class SharedEntry:
         self._warned: set[str] = set()
         self._is_anew = False  # the plan was damaged, so parts of another one are no surprise
         self.is_in_order = False  # as far as is known: see find_in_order
+        self._reason = ""
         self.costs = Costs()
         self._entry: Entry | None = None
         self.plan: Plan | None = None
@@ -175,7 +186,7 @@ class SharedEntry:
     # Whether runs may share the work on an input that is read in order
 
     def find_in_order(self) -> bool:
-        """Must one run make all parts, because the input does not repeat itself?"""
+        """Must one run make part after part?"""
         if not self.is_in_order:
             reason = self._open.read(IN_ORDER)
             if reason is not None:
@@ -190,13 +201,16 @@ class SharedEntry:
     @property
     def filling(self) -> str:
         """What was seen of how runs share the work, in a sentence."""
-        return f"{NOT_REPEATABLE}." if self.is_in_order else str(self.costs)
+        return in_order_because(self._reason) if self.is_in_order else str(self.costs)
 
     def _tell_in_order(self, reason: str) -> None:
         self.is_in_order = True
+        self._reason = reason
+        if reason != NOT_REPEATABLE:
+            return
         self._warn(
-            f"{NOT_REPEATABLE} ({reason}).\n  To share the work, make the steps before the cache repeatable: "
-            "sort listings, keep deterministic=True, and seed the random numbers of generators and functions."
+            f"{in_order_because(reason)}\n  To share the work, make these steps repeatable: sort listings, "
+            "keep deterministic=True, and seed the random numbers of generators and functions."
         )
 
     # The parts

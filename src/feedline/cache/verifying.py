@@ -143,9 +143,9 @@ class _Places:
                 return "it does not tell rightly whether it is the last part"
         first: int | None = None
         rows: int | None = None
-        if self._plan.part_rows is not None:
+        if self._plan.length is not None:
             first, stop = self._plan.span(number)
-            rows = None if part.is_last and self._plan.length is None else stop - first
+            rows = stop - first
         elif self._rows is not None:
             first, rows = self._firsts[number], self._rows[number]
         elif end is not None and end[0] + 1 == number:

@@ -15,7 +15,6 @@ from weakref import finalize
 
 from feedline.block import Block
 from feedline.errors import UsageError, WorkerDied, WorkerError
-from feedline.graph.job import Job
 from feedline.run import pool
 from feedline.run.channel import Closed
 from feedline.run.worker_process import ReadTask, RunTask, SentJob, Task, Worker, WorkerLeft
@@ -27,10 +26,12 @@ _LONGEST_PATIENCE = 60.0  # seconds
 class ProcessTeam:
     """One job, done by workers of a crew."""
 
-    def __init__(self, crew: Crew, job: Job, size: int) -> None:
+    def __init__(self, crew: Crew, job: SentJob, size: int, *, keep_job: bool = False) -> None:
+        """With `keep_job`, workers know the job as long as it lives, and not only as long as the team."""
         self.size = size
         self._crew = crew
-        self._job = SentJob(job)
+        self._job = job
+        self._keep_job = keep_job
         self._is_open = True
         crew.enter(size)
 
@@ -42,7 +43,8 @@ class ProcessTeam:
     def close(self, wait: bool = True) -> None:
         if self._is_open:
             self._is_open = False
-            self._crew.forget(self._job)
+            if not self._keep_job:
+                self._crew.forget(self._job)
             self._crew.leave()
 
 

@@ -15,6 +15,7 @@ from feedline.graph import Context, Cursor, Indices, Node, State, Stream, random
 from feedline.graph.alike import NoElement
 from feedline.graph.arguments import AUTOTUNE
 from feedline.graph.job import Doing, Job, Opener
+from feedline.graph.span import Span
 from feedline.run.background import Background
 from feedline.run.by_number import ByNumber
 from feedline.run.clock import deadline
@@ -27,7 +28,7 @@ from feedline.run.pool import are_idle
 from feedline.run.processes import Crew, ProcessTeam
 from feedline.run.remote import RemoteStream
 from feedline.run.threads import ThreadTeam
-from feedline.run.worker_process import STARTING
+from feedline.run.worker_process import STARTING, SentJob
 
 # A block that a user's function fills is handed on after so long: a slow function should not keep its first
 # results back until a block is full.
@@ -56,6 +57,7 @@ _peeked: WeakKeyDictionary[Node, dict[tuple[int, ...], Any]] = WeakKeyDictionary
 _PEEKED = 16  # elements that are looked at to tell a spec
 _PEEKED_SECONDS = 1.0  # for slow functions, fewer
 
+_JOBS_KEPT = 4  # for spans
 _NODES_KEPT = 4  # of each step of datasets that functions made
 
 
@@ -68,6 +70,7 @@ class LocalServices:
         self._gathered: WeakSet[Node] = WeakSet()  # nodes that were read by index
         self._lock = Lock()
         self._crew: Crew | None = None  # of all steps that need processes
+        self._sent: dict[Job, SentJob] = {}  # for spans, the last used at the end
         self._own = frozenset(tree(root)) if root is not None else frozenset()
 
     def measured(self, node: Node, stream: Stream) -> Stream:
@@ -104,8 +107,10 @@ class LocalServices:
         if context.rows_by_number:
             job = ByNumber(job, rows.node, replace(context, rows_by_number=False), rows.state()[0])
 
+        is_span = isinstance(rows.node, Span)  # others of the same step follow
+
         def make() -> Team:
-            return ThreadTeam(job, size) if executor == "thread" else self._processes(job, size)
+            return ThreadTeam(job, size) if executor == "thread" else self._processes(job, size, is_span)
 
         seconds = 0.0 if executor == "thread" or are_idle() else STARTING
         if calls == AUTOTUNE and (seconds or not _is_worth(job.function)):
@@ -118,9 +123,22 @@ class LocalServices:
         with self._lock:
             return RemoteStream(self._open_crew(), size, opener, context, state)
 
-    def _processes(self, job: Job, size: int) -> ProcessTeam:
+    def _processes(self, job: Job, size: int, is_span: bool) -> ProcessTeam:
+        sent = self._sent_for_spans(job) if is_span else None
         with self._lock:
-            return ProcessTeam(self._open_crew(), job, size)
+            return ProcessTeam(self._open_crew(), sent or SentJob(job), size, keep_job=sent is not None)
+
+    def _sent_for_spans(self, job: Job) -> SentJob | None:
+        """A job that is done for one span after another is pickled and sent once; None if it cannot be told
+        whether it is the same."""
+        try:
+            sent = self._sent.pop(job, None) or SentJob(job)
+        except TypeError:  # it has no hash
+            return None
+        self._sent[job] = sent
+        while len(self._sent) > _JOBS_KEPT:
+            del self._sent[next(iter(self._sent))]
+        return sent
 
     def _open_crew(self) -> Crew:
         if self._crew is None or not self._crew.is_open:
