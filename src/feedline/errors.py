@@ -2,7 +2,8 @@
 
 FeedlineError
 ├── UsageError(ValueError)              an argument that cannot be meant
-│   └── WrongKind                       what a function returns, or a dataset holds, is not what is needed
+│   ├── WrongKind                       what a function returns, or a dataset holds, is not what is needed
+│   └── NotRepeatable                   a source that gives other elements when it is read again
 ├── CorruptRecord(ValueError)           a file whose bytes are damaged
 │   ├── NotTFRecord                     a file of another format, or of another compression
 │   └── NotAnExample                    a sound record that holds something else
@@ -32,6 +33,10 @@ class WrongKind(UsageError):
 
     That is a mistake in the program, whichever element it is: `ignore_errors` does not ignore it.
     """
+
+
+class NotRepeatable(UsageError):
+    """A source gives other elements when it is read again, so it cannot go on from where it was left."""
 
 
 class _LocatedError(FeedlineError, ValueError):

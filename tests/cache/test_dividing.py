@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from itertools import islice
 
 import numpy as np
@@ -11,11 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 import feedline as fl
-from feedline import Cache, Dataset, TFRecordWriter
+from feedline import Cache, CacheError, Dataset, TFRecordWriter
 from feedline.cache import costs, dividing, filling, part
 from feedline.cache.costs import Costs
 from feedline.cache.part import Made, Provenance
 from feedline.cache.plan import Plan, digest
+from feedline.cache.shared import SharedEntry
 from feedline.cli import app
 from feedline.ops import shared_cache
 from feedline.testing import Failed, assert_same, check_errors, check_laws
@@ -177,34 +179,57 @@ def test_errors_of_the_input_and_of_the_function_come_in_their_places(tmp_path):
     assert check_errors(lambda ds: ds.filter(refuse).map(fail).cache(tmp_path), source) == plain
 
 
-def test_an_input_that_does_not_repeat_itself_is_made_by_one_run_with_a_warning(tmp_path):
+def test_an_input_that_does_not_repeat_itself_is_made_by_one_run_with_a_warning(tmp_path, monkeypatch):
     rng = np.random.default_rng(1)
-    computed, both = [], threading.Barrier(2)
-    meets = threading.Event()
+    computed, noticed = [], threading.Event()
+    go_in_order = SharedEntry.go_in_order
+
+    def notice(self, reason):
+        go_in_order(self, reason)
+        noticed.set()
+
+    monkeypatch.setattr(SharedEntry, "go_in_order", notice)
 
     def numbers():
         for _ in range(ROWS):
             yield int(rng.integers(1 << 40))
 
     def slow(x):
+        """From the second part on, waits until the other run has noticed."""
         computed.append(int(x))
-        if len(computed) > 32 and not meets.is_set():  # the first part has 32 rows
-            both.wait(60)
-            meets.set()
+        if len(computed) > 32:
+            assert noticed.wait(60)
         return x
 
     def make():
         return Dataset.from_generator(numbers).map(slow).cache(tmp_path, version="1")
 
-    with pytest.warns(RuntimeWarning, match="each run reads other elements") as told:
+    with pytest.warns(RuntimeWarning, match="each run reads other elements"):
         first, *others = run_in_threads(make, 2)
     assert others == [first]
     assert len(first) == len(set(first)) == ROWS
-    assert len(told) == 2  # one for each run
+    assert computed == first
     assert Cache(tmp_path).verify() == []
     assert ints(make()) == first
     [entry] = Cache(tmp_path).entries()
     assert "each run reads other elements" in Cache(tmp_path).filling(entry.key)
+
+
+@pytest.mark.parametrize("is_divided", [True, False])
+def test_a_generator_that_does_not_repeat_itself_does_not_go_on_from_another_iteration(is_divided, tmp_path):
+    rng = np.random.default_rng(1)
+
+    def numbers():
+        yield from rng.permutation(ROWS)
+
+    rows = Dataset.from_generator(numbers).map(lambda x: x)
+    rows = rows if is_divided else rows.filter(lambda x: True)
+    begun = ints(islice(rows.cache(tmp_path, version="1"), 40))
+    assert len(set(begun)) == 40
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(CacheError, match=r"the generator does not repeat the first \d+ elements"):
+            ints(rows.cache(tmp_path, version="1"))
 
 
 def test_where_reading_is_the_expensive_part_one_run_reads_all(tmp_path, monkeypatch):

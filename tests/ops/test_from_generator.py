@@ -422,5 +422,5 @@ def test_arguments_may_be_a_list_or_none_but_not_a_text():
 def test_a_state_beyond_what_the_generator_gives_is_refused():
     node = Dataset.from_generator(yielding(1, 2))._node
     stream = node.open(Context(LocalServices()), 4)
-    with pytest.raises(UsageError, match="ended after 2 elements; when the state was taken, it had given 4"):
+    with pytest.raises(UsageError, match="ended after 2 elements; when it was left, it had given 4"):
         stream.next(10)

@@ -25,7 +25,7 @@ LONGEST = 5  # steps
 NOT_COMPUTED = {"skip", "shard", "zip"}  # what they pass over may fail in tf.data, and is not computed here
 BY_TRACING = {"unbatch", "rebatch"}  # whose cardinality tf.data may know from the shapes that it traced
 # Of each source. tf.data takes some 20 ms for one on a quiet machine, and many times that on a busy one.
-CHAINS = 200
+CHAINS = 100
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -8,6 +8,7 @@ import sqlite3
 import tarfile
 import zipfile
 import zlib
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -61,8 +62,9 @@ def hdf5(path):
 
 
 def sqlite(path):
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database:
         database.execute("create table a (b)")
+        database.commit()
 
 
 def tar_gz(path):

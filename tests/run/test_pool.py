@@ -159,7 +159,7 @@ def test_a_generator_that_worked_for_long_is_not_started_again_after_a_short_pau
 
 # On one core, the limit is two workers, or as many as one pipeline asks for.
 ONE_CORE = """
-import os, sys, threading, time
+import os, sys, threading, time, warnings
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 sys.path.insert(0, sys.argv[1])
 from feedline import Dataset
@@ -262,6 +262,7 @@ print("nothing")
 
 def test_a_forked_child_has_a_pool_of_its_own():
     found = on_one_core("""
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of threads in a process that forks
 dataset = Dataset.range(40).map(slow, 2)
 assert len(list(dataset)) == 40
 child = os.fork()

@@ -31,12 +31,12 @@ from feedline.cache import filling
 from feedline.cache.filling import EVEN, LOOKED_AT, Alone, Draft, Items, ProbingFiller, Wait
 from feedline.cache.part import Made, Part, Provenance
 from feedline.cache.plan import NOT_REPEATABLE, Plan, name_of
-from feedline.cache.row_digest import RowDigest
 from feedline.cache.shared import SharedEntry
 from feedline.cache.store import Claim
-from feedline.errors import CacheError
+from feedline.errors import CacheError, NotRepeatable
 from feedline.graph import Context, Cursor, Node, State, Stream
 from feedline.graph.span import OpensSpans, Span
+from feedline.row_digest import RowDigest
 
 _FOREVER = 1 << 62  # a row that no input has
 _LARGEST, _LONGEST = 64 << 20, 5.0  # bytes and seconds, after which a part is cut short
@@ -127,7 +127,7 @@ class DividedFiller(ProbingFiller):
                 self._shared.costs.add(part.provenance)
                 return part
             if not (self._divides and self._work_ahead(plan, number, previous)):
-                wait.wait()
+                self._wait(wait)
 
     def _find(self, number: int, first: int, previous: Part | None) -> Part | None:
         """The part, if it is there and was made from the rows that follow those of the previous one."""
@@ -140,11 +140,13 @@ class DividedFiller(ProbingFiller):
     @property
     def _divides(self) -> bool:
         """May this run read the input, too, and is that worth it?"""
-        return self._shared.costs.are_worth_it and not self._shared.is_in_order
+        if self._refused is not None or self._shared.is_in_order:
+            return False
+        return self._shared.costs.are_worth_it
 
     def _may_make(self, number: int, wait: Wait) -> bool:
-        if self._divides:
-            return True
+        if self._divides or self._refused is not None:
+            return self._refused is None
         is_in_place = self._reader is not None and self._reader.number == number
         # Of an input that does not repeat itself, the run that made the part before knows how it goes on.
         may_lead = is_in_place or wait.is_long or not self._shared.is_in_order
@@ -191,6 +193,11 @@ class DividedFiller(ProbingFiller):
             return None
         try:
             return None if self._shared.has(number) else self._make(plan, number, first, previous, claim)
+        except NotRepeatable as error:
+            self._refused = error
+            self._shared.go_in_order(NOT_REPEATABLE)
+            self._give_up_lead()
+            return None
         finally:
             self._shared.release(claim)
 
@@ -207,6 +214,8 @@ class DividedFiller(ProbingFiller):
             self._shared.go_in_order("elements differ too much in size, or in the time that they take")
         made = self._publish(plan, number, items, claim, first)
         if isinstance(made, list):
+            if isinstance(made[-1], NotRepeatable):
+                raise made[-1]
             # From the beginning of the part: what follows a failure may depend on all rows in front of it.
             raise Alone([], self.cursor(plan.seeds, number, previous))
         # Another run may have been first, and have read other rows.
@@ -291,6 +300,9 @@ class DividedFiller(ProbingFiller):
         except BaseException as error:
             self._stop = reader.number
             self._drop_reader()
+            if isinstance(error, NotRepeatable):
+                self._refused = error
+                self._shared.go_in_order(NOT_REPEATABLE)
             if isinstance(error, Exception):
                 return False
             raise
@@ -448,7 +460,7 @@ class _Reader:
 
 
 class _ReaderStream(Stream):
-    """The rows of a reader, few at a time: those that the steps behind hold are computed before a part ends."""
+    """The rows of a reader, few at a time: the part ends when the steps behind have computed theirs."""
 
     def __init__(self, reader: _Reader) -> None:
         self._reader = reader

@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import inf
 from typing import TypeAlias
 
@@ -25,7 +26,7 @@ from feedline.cache.part import Made, Part
 from feedline.cache.plan import Plan, name_of
 from feedline.cache.shared import SharedEntry
 from feedline.cache.store import Claim, NoRoom
-from feedline.errors import CacheError, UsageError
+from feedline.errors import CacheError, NotRepeatable, UsageError
 from feedline.graph import Context, Cursor, Indices, Node, State, drawing_nodes, seeded
 from feedline.graph.span import Span
 from feedline.graph.waiting import pause
@@ -37,6 +38,7 @@ LOOKED_AT = 64  # parts, for one that nobody makes: for each the store is asked
 _FEWEST_ROWS = 4  # that tell how long rows take: the first ones may have to wait for workers
 EVEN = 256  # parts of fast rows have a multiple of that many, so that usual batches are not cut
 _PATIENCE = 1.0  # seconds without a new part, after which another than the leader makes one
+_HOPE = 600.0  # seconds without one, after which a run gives up that cannot make it, and others do not
 _SLEEP, _LONGEST_SLEEP = 0.001, 0.02
 
 Items: TypeAlias = list[Block | Exception]
@@ -57,6 +59,10 @@ class Wait:
     def is_long(self) -> bool:
         return time.monotonic() - self._began > _PATIENCE
 
+    @property
+    def is_hopeless(self) -> bool:
+        return time.monotonic() - self._began > _HOPE
+
     def wait(self) -> None:
         pause(self._sleep)
         self._sleep = min(2 * self._sleep, _LONGEST_SLEEP)
@@ -66,8 +72,9 @@ class Filler:
     def __init__(self, shared: SharedEntry, input: Node, context: Context, draft: Draft) -> None:
         self._shared = shared
         self._input = input
-        self._context = context
+        self._context = replace(context, must_repeat=True)
         self._draft = draft
+        self._refused: NotRepeatable | None = None  # why this run cannot go on from the parts of others
         self.seeds = [node.seed_in(context) for node in drawing_nodes(input)]
 
     def _seeded(self, seeds: Sequence[int]) -> Context:
@@ -88,6 +95,16 @@ class Filler:
                 f"{self._shared.place}: the run that began it read its input {kinds[0]}, and this one "
                 f"reads it {kinds[1]}.\n  To begin it anew, remove it when no run uses it"
             )
+
+    def _wait(self, wait: Wait) -> None:
+        """For others, unless there is no hope that they do what this run cannot do."""
+        if self._refused is not None and (wait.is_hopeless or not self._shared.has_other_users()):
+            raise CacheError(
+                f"{self._shared.place}: no run can go on from the parts that are there.\n  {self._refused}\n"
+                f"  To start over, remove the entry:  feedline cache rm {self._shared.location} "
+                f"{self._shared.key[:8]}"
+            ) from None
+        wait.wait()
 
     def _has_seeds(self, plan: Plan) -> bool:
         return len(plan.seeds) == len(self.seeds)
@@ -340,11 +357,16 @@ class StreamedFiller(Filler):
                             if made is not None:
                                 return made
                             continue
+                    except NotRepeatable as error:
+                        self._refused = error
+                        self.close()
                     finally:
                         self._shared.release(claim)
-            wait.wait()
+            self._wait(wait)
 
     def _may_make(self, number: int, wait: Wait) -> bool:
+        if self._refused is not None:
+            return False
         if self._lead is None:
             self._lead = self._shared.claim("lead")
         # One that made the part before is in place: a leader that sleeps costs it one wait, not one a part.
@@ -431,6 +453,8 @@ class StreamedFiller(Filler):
     def _take(self, cursor: Cursor, limit: int, before: list[Block]) -> Block | None:
         try:
             return cursor.take(limit)
+        except NotRepeatable:
+            raise
         except Exception as error:
             self.close()
             raise Alone([*before, error], cursor) from None

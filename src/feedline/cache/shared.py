@@ -64,7 +64,8 @@ class SharedEntry:
         `make_room` is called with the size of what is about to be put, and may raise NoRoom.
         """
         self.key = key
-        self._location = store.location
+        self.location = store.location
+        self._store = store
         self._goes_on = goes_on
         self._make_room = make_room
         self._held: OrderedDict[int, _Held] = OrderedDict()
@@ -90,7 +91,7 @@ class SharedEntry:
     @property
     def place(self) -> str:
         """For messages."""
-        return f"{self._location}: entry {self.key}"
+        return f"{self.location}: entry {self.key}"
 
     @property
     def is_lost(self) -> bool:
@@ -100,7 +101,7 @@ class SharedEntry:
     @property
     def _open(self) -> Entry:
         if self._entry is None:
-            raise NoRoom(f"{self._location}: the cache was given up.")
+            raise NoRoom(f"{self.location}: the cache was given up.")
         return self._entry
 
     @contextmanager
@@ -129,6 +130,11 @@ class SharedEntry:
         if text not in self._warned:
             self._warned.add(text)
             warnings.warn(f"{self.place}: {text}", RuntimeWarning, stacklevel=3)
+
+    def has_other_users(self) -> bool:
+        """Is it open elsewhere, too?"""
+        info = self._store.info(self.key)
+        return info is not None and len(info.users) > 1
 
     # The documents
 

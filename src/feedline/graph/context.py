@@ -84,6 +84,7 @@ class Context:
     rows_are_picked: bool = False  # out of the blocks, by the next step, instead of being looked at in order
     blocks_are_copied: bool = False  # by who asked, before the next is asked for
     rows_by_number: bool = False  # blocks may tell the numbers of rows instead, where they can be gathered
+    must_repeat: bool = False  # is a source an error that gives other elements than when its state was taken?
     workers: int | None = None  # places at once for users' functions, at most; None: as their steps say
     seeds: Mapping[Node, int] = field(default_factory=dict)  # drawn when the iteration began, elsewhere
     # How to open a span of a node that is only streamed, from the number of one row to that of another.

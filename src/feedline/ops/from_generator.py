@@ -1,11 +1,13 @@
 """from_generator: the elements that a Python generator yields.
 
-The state is how many they were. A restored stream runs the generator again, and drops them.
+The state is how many they were, and a digest of them. A restored stream runs the generator again and drops as
+many; by the digest it notices when they are not the same.
 """
 
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,10 +16,11 @@ import numpy as np
 
 from feedline.block import Block
 from feedline.column import Ragged, take
-from feedline.errors import UsageError
+from feedline.errors import NotRepeatable, UsageError
 from feedline.graph import UNKNOWN, Context, Node, Peek, State, Stream
 from feedline.graph.calls import Collector
 from feedline.joining import alone
+from feedline.row_digest import RowDigest
 from feedline.spec import (
     ARRAYS,
     STRING,
@@ -34,6 +37,9 @@ from feedline.structure import Structure, flatten
 
 _END = object()
 _LARGE = 1 << 15
+_SAMPLE = 4096  # bytes of each array that the digest is of
+_DROPPED = 256  # elements at a time that a restored stream passes over
+_REPEATABLE = "Make the generator repeatable: seed its random numbers, and sort what it lists."
 
 
 @dataclass(frozen=True)
@@ -153,7 +159,10 @@ class _GeneratorStream(Stream):
     def __init__(self, node: FromGenerator, context: Context, state: State) -> None:
         self._node = node
         self._context = context
-        self._passed = state or 0  # elements that were given or raised
+        self._passed: int  # elements that were given or raised
+        self._wanted: str | None  # the digest of those that were given; older states have none
+        self._passed, self._wanted = state if isinstance(state, list) else (state or 0, None)
+        self._digest = RowDigest(sample=_SAMPLE)
         self._number = 0  # of the generator's next element
         self._elements: Iterator[Any] | None = None
         self._ended = False
@@ -166,7 +175,9 @@ class _GeneratorStream(Stream):
             self._fill(min(limit, self._context.block_rows))
             if len(self._results):
                 self._passed += len(self._results)
-                return self._results.lend() if self._context.blocks_are_copied else self._results.block()
+                block = self._results.lend() if self._context.blocks_are_copied else self._results.block()
+                self._digest.add(block)
+                return block
         if self._error is not None:
             error, self._error = self._error, None
             self._passed += 1
@@ -220,23 +231,37 @@ class _GeneratorStream(Stream):
 
     def _drop(self) -> None:
         """Go to where the state was taken."""
+        if self._number == self._passed:
+            return
         while self._number < self._passed:
             try:
                 element = self._advance()
-                if not self._results.is_set and element is not _END:
-                    # What it is binds those that follow.
-                    self._results.add(element)
-                    self._results.block()
+                if element is not _END:
+                    self._results.add(element)  # what it is binds those that follow
             except Exception:
                 continue  # it was raised before
             if element is _END:
-                raise UsageError(
-                    f"{self._node}: the generator ended after {self._number:,} elements; when the state was "
-                    f"taken, it had given {self._passed:,}."
+                return self._refuse(
+                    f"the generator ended after {self._number:,} elements; when it was left, it had given "
+                    f"{self._passed:,}"
                 )
+            if self._results.is_borrowed or len(self._results) == _DROPPED:
+                self._digest.add(self._results.block())
+        if len(self._results):
+            self._digest.add(self._results.block())
+        if self._wanted not in (None, self._digest.digest().hex()):
+            self._refuse(f"the generator does not repeat the first {self._passed:,} elements")
+
+    def _refuse(self, what: str) -> None:
+        """A warning where only this run is concerned; an error where others rely on what was given before."""
+        if not self._context.must_repeat and not self._ended:
+            told = f"{self._node}: {what}. From here on, elements may be lost or repeated."
+            return warnings.warn(f"{told}\n  {_REPEATABLE}", RuntimeWarning, stacklevel=2)
+        self.close()
+        raise NotRepeatable(f"{self._node}: {what}, so it cannot go on from there.\n  {_REPEATABLE}")
 
     def state(self) -> State:
-        return self._passed
+        return [self._passed, self._digest.digest().hex() if self._digest.is_comparable else None]
 
     def close(self) -> None:
         self._ended = True

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from feedline import Dataset, Ragged
 from feedline.block import Block
-from feedline.cache.row_digest import RowDigest
+from feedline.row_digest import RowDigest
 
 KINDS = {
     "scalars": lambda n: np.int64(n),
