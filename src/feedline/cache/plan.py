@@ -85,6 +85,11 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _Document = TypeVar("_Document", Plan, Manifest)
 
 
+def how_shared(plan: str, seen: str) -> str:
+    """What was planned for sharing the work, with what was seen of it; the latter alone where it differs."""
+    return seen if "ne run computes" in seen else " ".join(filter(None, (plan, seen)))
+
+
 def in_order_because(reason: str) -> str:
     """For people."""
     return f"One run computes, and the others read along: {reason}."

@@ -14,6 +14,7 @@ from rich import box
 from rich.table import Table
 
 from feedline.cache.location import Cache, CacheEntry, limit_of
+from feedline.cache.plan import how_shared
 from feedline.cli.terminal import (
     FINDINGS,
     Command,
@@ -85,7 +86,7 @@ def show_entry(location: Location, key: Key, blobs: Blobs = None, as_json: Json 
         "size": size(entry.bytes),
         "elements": "not known yet" if entry.elements is None else f"{entry.elements:,}",
         "parts": _parts(entry),
-        "sharing": " ".join(filter(None, (entry.sharing, filling))),
+        "sharing": how_shared(entry.sharing, filling),
         "made": _date(entry.made) if entry.made else "",
         "last used": _date(entry.used) if entry.used else "",
         "hits": f"{entry.hits:,}",

@@ -19,7 +19,7 @@ from feedline.cache.dividing import DividedFiller, sharing, steps_to_divide
 from feedline.cache.eviction import Bound
 from feedline.cache.filling import IndexedFiller, StreamedFiller
 from feedline.cache.opening import absolute, open_store
-from feedline.cache.plan import Plan
+from feedline.cache.plan import Plan, how_shared
 from feedline.cache.reading import IndexedStream, StreamedStream, gather
 from feedline.cache.shared import SharedEntry
 from feedline.cache.siblings import changes_since
@@ -153,7 +153,7 @@ class SharedCache(Node):
         )
 
     def remark(self) -> str:
-        return " ".join(filter(None, (sharing(self.input), self.handle.filling)))
+        return how_shared(sharing(self.input), self.handle.filling)
 
     def find_fingerprint(self) -> Fingerprint:
         return strict_fingerprint(self.input, self.version)
