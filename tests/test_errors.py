@@ -10,6 +10,7 @@ EVERY_ERROR = [
     errors.FeedlineError("something"),
     errors.UsageError("count=-2: count must be 0 or more."),
     errors.WrongKind("the predicate must return True or False, not int."),
+    errors.NotRepeatable("the generator does not repeat the first 3 elements"),
     errors.CorruptRecord("the footer is cut off", path="a.tfrecord", record=3, offset=120, remedy="Mend it."),
     errors.NotTFRecord("this is a Parquet file", path="a.tfrecord", record=0, offset=0, remedy="Convert it."),
     errors.NotAnExample("the payload looks like JSON text", path="a.tfrecord", record=3, offset=120),

@@ -40,7 +40,7 @@ class RedisServer:
             lambda: (
                 self.process.poll() is not None or (log.exists() and log.read_text().count(ready) > before)
             ),
-            30,
+            120,
         )
         assert started, "redis-server says nothing"
         assert self.process.poll() is None, log.read_text() if log.exists() else "redis-server did not start"

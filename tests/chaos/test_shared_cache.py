@@ -513,7 +513,7 @@ thread = threading.Thread(target=work)
 thread.start()
 
 def child():
-    signal.alarm(20)
+    signal.alarm(200)
     assert len(list(shared)) == 100
 
 try:
