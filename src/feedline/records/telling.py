@@ -61,7 +61,8 @@ def _read(directory: str, prefix: str) -> tuple[Manifest, Known] | None:
 
 
 def _untrue(path: str, error: ValueError) -> CorruptRecord:
-    return CorruptRecord(f"what it says of the features cannot be true: {error}", path=path, remedy=_REMEDY)
+    what = f"its feature description is invalid: {error}".rstrip(".")
+    return CorruptRecord(what, path=path, remedy=_REMEDY)
 
 
 def told_in_common(paths: Iterable[str]) -> Known | None:
@@ -81,11 +82,17 @@ def told_in_common(paths: Iterable[str]) -> Known | None:
 
 def tell(path: str, features: Known | None, *, durable: bool = True) -> None:
     """Keep in the file's sidecar what its records do not say themselves. OSError if that fails."""
-    if features is None or all(map(_is_plain, features.values())):
+    if not needs_telling(features):
         return
+    assert features is not None
     text = to_json(features)
     if text is not None:
         store_features(path, text, durable=durable)
+
+
+def needs_telling(features: Known | None) -> bool:
+    """Whether the records do not say all of it themselves."""
+    return features is not None and not all(map(_is_plain, features.values()))
 
 
 def _is_plain(feature: object) -> bool:

@@ -156,7 +156,7 @@ class TFRecordWriter:
         remedy = (
             "Write all records before the writer is closed, in the process that opened it."
             if fault.os_error == EBADF
-            else "Nothing of it is to be seen; write it again when the cause is gone."
+            else "Nothing was published. Fix the cause and write the file again."
         )
         return WriteError(fault.os_error, f"cannot write {self._file.path}: {fault.what}.\n  {remedy}")
 
