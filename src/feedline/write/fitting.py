@@ -34,7 +34,7 @@ from feedline.records.features import (
     normalize,
 )
 from feedline.spec import STRING, dtype_name
-from feedline.write.sorts import Sort, feature_for, holds, sort_of, sorts_of_rows
+from feedline.write.sorts import Sort, check_storable, feature_for, holds, sort_of, sorts_of_rows
 from feedline.write.storing import Storing, regular
 
 _MOST_KNOWN = 10_000
@@ -150,6 +150,9 @@ class Fitting:
 
     def _fitted(self, found: dict[str, list[Sort]], encode: Callable[[Storing], _T]) -> _T:
         """Encode an example that fits. What it tells of the features is kept only if it can be encoded."""
+        for key, sorts in found.items():
+            for sort in sorts:
+                check_storable(key, sort)
         while True:
             known = self.features
             learned = self._learned(known, found)
