@@ -35,8 +35,8 @@ def encode(example: Mapping[str, Any]) -> bytes:
     >>> encode({"label": 7})
     b'\\n\\x10\\n\\x0e\\n\\x05label\\x12\\x05\\x1a\\x03\\n\\x01\\x07'
 
-    How values are stored: all of them as lists, flattened, float64 rounded to float32. A reader gives the
-    shape back: `FixedLenFeature([2, 2], "float32")`. Writers, given the dict, keep dtypes and shapes.
+    All values are stored as flat lists, float64 rounded to float32. A reader gives the shape back:
+    `FixedLenFeature([2, 2], "float32")`. Writers, given the dict, keep dtypes and shapes.
 
     >>> encode({"x": [[1.0, 2.0], [3.0, 4.0]]}) == encode({"x": np.arange(1, 5, dtype=np.float64)})
     True

@@ -61,9 +61,9 @@ class AppendWriter:
     What was appended cannot be taken back. So if a thread of this process that wrote dies by an exception, or
     the block of a `producer(name)` raises, close() raises a WriteError that says so, and the records stay.
 
-    How values are stored: Python's numbers and strings, lists of them, NumPy scalars, and 1-d arrays of
-    int64, int32 and float32 as an Example's lists; all other arrays, and float64, uint64 and complex scalars,
-    as their bytes. from_tfrecords(features="auto") gives all of them back with their dtype and shape.
+    Python's numbers and strings are stored as lists of an Example, floats as float32. NumPy's arrays and
+    scalars come back from from_tfrecords(features="auto") with their dtype and shape; decision 14 (in
+    docs/decisions) says how each is stored.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
