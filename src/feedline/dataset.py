@@ -767,9 +767,8 @@ class Dataset:
         With `workers`, the functions of all steps run in so many processes. The files are the same, byte for
         byte, whatever their number; deterministic=False would allow another order.
 
-        How values are stored: scalars and strings, and 1-d arrays of int64, int32 and float32, as lists of an
-        Example; all other arrays, and float64, uint64 and complex scalars, as their bytes.
-        from_tfrecords(features="auto") gives all of them back with their dtype and shape.
+        Arrays and scalars come back from from_tfrecords(features="auto") with their dtype and shape; decision
+        14 (in docs/decisions) says how each is stored.
 
         Indexes and the manifest are dot files. tf.data's `*` matches those: there, read "numbers/*.tfrecord".
 

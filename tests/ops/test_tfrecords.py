@@ -283,3 +283,77 @@ def test_tables_live_as_long_as_rows_of_theirs(tmp_path):
     for batch in kept:
         assert (batch["x"] == batch["x"][:, :1]).all()
     assert len({int(x) for batch in kept for x in batch["x"][:, 0]}) == 400
+
+
+def misfits(tmp_path, values, bad):
+    """Files of 1,000 records, of which some do not fit; and the place of each of those."""
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(b"".join(frame(example.encode({"x": values(number)})) for number in range(1000)))
+    return str(path), [f"{path}: record {number} at byte" for number in bad]
+
+
+MISFITS = {
+    "list": (fl.ListFeature([], "uint8"), lambda n: 300 if n in (0, 500, 999) else n % 256),
+    "float": (fl.ListFeature([2], "float16"), lambda n: [1.0, 1e9] if n in (0, 500, 999) else [0.5, 1.0]),
+    "ragged": (fl.ListFeature([None], "uint8"), lambda n: [300] if n in (0, 500, 999) else [1] * (n % 3)),
+    "raw": (fl.RawFeature([None], "int32"), lambda n: b"12345" if n in (0, 500, 999) else b"1234" * (n % 3)),
+    "fixed": (fl.RawFeature([1], "int32"), lambda n: b"12345" if n in (0, 500, 999) else b"1234"),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("skip", [False, True])
+def test_a_record_whose_values_do_not_fit_raises_in_its_place_and_the_others_come(
+    tmp_path, name, indexed, skip
+):
+    feature, values = MISFITS[name]
+    path, places = misfits(tmp_path, values, (0, 500, 999))
+    if indexed:
+        fl.records.index(path)
+    read = Dataset.from_tfrecords(path, {"x": feature}, on_corrupt="skip" if skip else "raise")
+    found, errors, at = [], [], []
+    rows = iter(read)
+    while True:
+        try:
+            found.append(next(rows))
+        except StopIteration:
+            break
+        except fl.SchemaError as error:
+            errors.append(str(error))
+            at.append(len(found))
+    assert at == [0, 499, 997]
+    assert all(error.startswith(place) for error, place in zip(errors, places, strict=True))
+    assert all("feature 'x'" in error and f"feedline inspect {path}" in error for error in errors)
+    sound = [number for number in range(1000) if number not in (0, 500, 999)]
+    wanted = [example.decode(example.encode({"x": values(number)}), {"x": feature}) for number in sound]
+    assert_same(found, wanted)
+    assert_same(read.ignore_errors(), wanted)
+    assert sum(1 for _ in read.shuffle(10, seed=1).ignore_errors()) == 997
+
+
+def test_reading_resumes_between_records_whose_block_holds_a_misfit(tmp_path):
+    feature, values = MISFITS["list"]
+    path, _ = misfits(tmp_path, values, ())
+    read = Dataset.from_tfrecords(path, {"x": feature}).ignore_errors()
+    check_laws(lambda ds: ds.take(520), read)
+    rows = iter(read)
+    first = [next(rows) for _ in range(498)]
+    resumed = iter(read)
+    resumed.set_state(rows.get_state())
+    assert_same(first + list(resumed), list(read))
+
+
+def test_records_in_memory_that_do_not_fit_are_told_by_number():
+    records = [example.encode({"x": number}) for number in (1, 2, 300, 4)]
+    with pytest.raises(fl.SchemaError, match="record 2 does not fit: feature 'x': holds 300") as caught:
+        example.decode(records, {"x": fl.ListFeature([], "uint8")})
+    assert caught.value.record == 2
+
+
+@pytest.mark.parametrize("shape", [[0, 1 << 62, 4], [1 << 40, 0, 1 << 40], [-1, 0, 0]])
+def test_a_hostile_shape_of_no_values_is_a_schema_error_with_its_place(tmp_path, shape):
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frame(example.encode({"x": b"", "x/shape": shape})))
+    with pytest.raises(fl.SchemaError, match=r"a\.tfrecord: record 0 at byte 0 .*'x/shape' says"):
+        list(Dataset.from_tfrecords(str(path), {"x": fl.RawFeature([None, None, None], "uint8")}))

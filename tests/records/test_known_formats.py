@@ -23,6 +23,7 @@ from feedline import (
     records,
 )
 from feedline.errors import CorruptRecord, NotAnExample, NotTFRecord, SchemaError
+from feedline.records.blocks import read_blocks
 from feedline.records.known_formats import content, file_format
 from tests.records.corrupt import field, flip, frames
 
@@ -290,3 +291,11 @@ def test_nothing_is_guessed_about_an_example_or_what_is_read_as_sequences():
         with pytest.raises(SchemaError) as caught:
             example.decode(payload, features)
         assert "looks like" not in str(caught.value)
+
+
+def test_advice_on_a_record_names_the_file(tmp_path):
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(frames([b"BZh1" + bytes(88)]))  # to a parser, an Example with one unknown field
+    with pytest.raises(SchemaError, match="The record looks like a file compressed by bzip2") as caught:
+        list(read_blocks(path, LABEL))
+    assert f"bunzip2 {path}\n" in str(caught.value)

@@ -141,12 +141,12 @@ def test_a_flipped_bit_anywhere_in_a_compressed_file_never_gives_a_wrong_record(
 @pytest.mark.parametrize(
     ("pack", "compression", "what"),
     [
-        (bytes, "GZIP", "without compression"),
-        (bytes, "ZLIB", "without compression"),
-        (gzip.compress, "ZLIB", "compressed by gzip"),
-        (zlib.compress, "GZIP", "compressed by zlib"),
-        (gzip.compress, None, "compressed by gzip"),
-        (zlib.compress, "", "compressed by zlib"),
+        (bytes, "GZIP", "not compressed"),
+        (bytes, "ZLIB", "not compressed"),
+        (gzip.compress, "ZLIB", "gzip-compressed"),
+        (zlib.compress, "GZIP", "zlib-compressed"),
+        (gzip.compress, None, "gzip-compressed"),
+        (zlib.compress, "", "zlib-compressed"),
     ],
 )
 def test_the_wrong_compression_is_told(path, pack, compression, what):
@@ -154,7 +154,7 @@ def test_the_wrong_compression_is_told(path, pack, compression, what):
     found, error = read_until_error(path, compression=compression)
     assert found == []
     assert isinstance(error, NotTFRecord)
-    assert error.what == f"this is a TFRecord file {what}, and was not read as one"
+    assert error.what == f"this TFRecord file is {what}, but was opened with another compression setting"
     assert 'leave `compression` at "auto"' in error.remedy
 
 

@@ -13,7 +13,7 @@ from feedline.records import publishing, shard_files
 from feedline.records.shard_files import read_manifest
 
 SHARDS, RECORDS, SIZE = 48, 16, 16_384  # more than is read ahead
-REPLACED = "another set has taken the place of this one"
+REPLACED = "The set was replaced while you were reading it"
 
 
 def write(directory, letter, shards=SHARDS):

@@ -18,7 +18,9 @@ import numpy as np
 import pytest
 
 import feedline as fl
-from feedline import AppendWriter, CorruptRecord, SchemaError, UsageError, WriteError, records
+from feedline import AppendWriter, CorruptRecord, Dataset, SchemaError, UsageError, WriteError, records
+from feedline.records.beside import index_path
+from feedline.testing import assert_same
 from tests.processes import comes_true, interrupt_soon, run_python, start_python
 from tests.records.corrupt import check_located, flip, frame, frames, header
 
@@ -544,3 +546,89 @@ def test_readers_see_only_whole_records_while_the_file_grows(path):
             assert process.returncode == 0, said
     assert readings > 3
     assert records.count(path) == 2 * 2 * 3000
+
+
+def both_sessions(path, first, second):
+    with AppendWriter(path) as writer:
+        writer.write(first)
+    with AppendWriter(path) as writer:
+        writer.write(second)
+    return list(Dataset.from_tfrecords(path, "auto"))
+
+
+def test_a_later_session_converts_to_what_the_file_holds(path):
+    rows = both_sessions(path, {"loss": 1.5, "n": 1}, {"loss": np.float64(2.5), "n": np.uint8(2)})
+    assert_same(rows, [{"loss": np.float32(x), "n": np.int64(n)} for x, n in ((1.5, 1), (2.5, 2))])
+
+
+def test_a_later_session_may_write_a_list_where_the_file_holds_single_values(path):
+    rows = both_sessions(path, {"x": 1, "name": "a"}, {"x": [1, 2], "name": ["b", "c"]})
+    assert [row["x"].tolist() for row in rows] == [[1], [1, 2]]
+    assert [row["name"].tolist() for row in rows] == [[b"a"], [b"b", b"c"]]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"x": 1.5}, {"x": np.float64(0.1)}),
+        ({"x": [1.0, 2.0, 3.0, 4.0]}, {"x": np.ones((2, 2), np.float32)}),
+        ({"x": [1, 2]}, {"x": np.ones((1, 2), np.uint8)}),
+        ({"x": "a"}, {"x": 1}),
+        ({"x": "a"}, {"x": np.ones((1, 2), np.uint8)}),
+        ({"x": 1}, {"x": "a"}),
+        ({"x": 1}, {"y": 1}),
+        ({"x": 1, "y": 1}, {"x": 1}),
+    ],
+)
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_later_session_refuses_what_no_feature_reads_with_what_is_there(path, first, second, batch):
+    with AppendWriter(path) as writer:
+        writer.write(first)
+    before = path.read_bytes()
+    columns = {key: [value] for key, value in second.items()}
+    with AppendWriter(path) as writer, pytest.raises(SchemaError, match=r"feature '[xy]'"):
+        writer.write_batch(columns) if batch else writer.write(second)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+def test_a_session_goes_on_after_one_that_died_before_it_told_its_dtypes(path, shape):
+    array = np.ones(shape, np.float64)
+    with AppendWriter(path) as writer:
+        writer.write({"x": array, "n": 1})
+    os.unlink(index_path(str(path)))
+    with AppendWriter(path) as writer:
+        writer.write({"x": array, "n": 2})
+    assert_same(Dataset.from_tfrecords(path, "auto"), [{"x": array, "n": np.int64(n)} for n in (1, 2)])
+
+
+def test_writers_that_open_an_empty_file_together_agree_on_its_features(path):
+    with AppendWriter(path) as one, AppendWriter(path) as other:
+        one.write({"x": np.ones((1, 2), np.uint8)})
+        with pytest.raises(SchemaError, match="'x': it is float64"):
+            other.write({"x": np.ones((1, 2))})
+        other.write({"x": np.ones((3, 2), np.uint8)})
+    assert [row["x"].shape for row in Dataset.from_tfrecords(path, "auto")] == [(1, 2), (3, 2)]
+
+
+def test_only_dtypes_and_shapes_take_a_second_lock_and_on_a_file_open_for_writing(path):
+    script = """
+import sys, numpy as np, feedline as fl
+seen = []
+def hook(event, given):
+    if event == "fcntl.flock" or (event == "open" and str(given[0]) == sys.argv[1]):
+        seen.append(event if event != "open" else given[1])
+writer = fl.AppendWriter(sys.argv[1])
+sys.addaudithook(hook)
+writer.write({"x": 1})
+writer.write({"x": 2})
+print("fcntl.flock" in seen)
+writer = fl.AppendWriter(sys.argv[2])
+sys.argv[1] = sys.argv[2]
+seen.clear()
+writer.write({"x": np.ones((1, 2))})
+print(seen[seen.index("fcntl.flock") - 1])
+"""
+    command = [sys.executable, "-c", script, path, path.with_name("b")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.stdout.split() == ["False", "r+"], done.stderr

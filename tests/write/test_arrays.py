@@ -477,3 +477,28 @@ def test_batches_of_what_was_saved_are_dense_where_shapes_are_the_same(tmp_path)
     (batch,) = Dataset.from_tfrecords(tmp_path, "auto").batch(6)
     (wanted,) = ds.batch(6)
     check([wanted], [batch])
+
+
+WIDE = pytest.mark.skipif(np.dtype(np.longdouble).itemsize <= 8, reason="longdouble is float64 here")
+
+
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize("features", [None, {"k": fl.VarLenFeature("float32")}])
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        pytest.param(np.longdouble(1.5), "would lose digits.*float64", marks=WIDE),
+        pytest.param(np.ones(2, np.longdouble), "would lose digits.*float64", marks=WIDE),
+        pytest.param([np.longdouble(1.5)], "would lose digits.*float64", marks=WIDE),
+        (np.datetime64("2020-01-01"), r"datetime64\[D\].*cannot be in .*Convert it"),
+        (np.array(["2020-01-01"], "M8[s]"), r"datetime64\[s\].*cannot be in .*Convert it"),
+        (np.timedelta64(1, "s"), r"timedelta64\[s\].*cannot be in .*Convert it"),
+        (np.zeros(2, [("a", "i4")]), "cannot be in .*Convert it"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_by_name(tmp_path, value, what, features, batch):
+    with TFRecordWriter(tmp_path / "a", features=features) as writer:
+        with pytest.raises(fl.UsageError, match=f"feature 'k': .*{what}"):
+            writer.write_batch({"k": [value]}) if batch else writer.write({"k": value})
+        writer.write({"k": [1.5]})
+    assert records.count(tmp_path / "a") == 1

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from feedline import _native
 from feedline.block import Block, Bytes, Column
-from feedline.errors import UsageError
+from feedline.errors import SchemaError, UsageError
 from feedline.records.decode import Features, Plan, plan_of
-from feedline.records.faults import to_error
+from feedline.records.faults import placed, to_error
 from feedline.records.indexing import FRAMING, Offsets, load_index
 from feedline.records.paths import Files, compression_name, resolve
 from feedline.records.reading import OnCorrupt, SkipCount, skips
@@ -33,6 +33,7 @@ class _Whole:
         self.structure = flatten(b"")[1]
         self.schema = _native.Schema()
         self.schema.add_whole()
+        self.checks_values = False
 
     def columns(self, rows: int, arrays: list[Any]) -> tuple[Column, ...]:
         data, offsets = arrays[0][:2]
@@ -79,7 +80,8 @@ class BlockSource:
             "skip": skip,
             "compression": compression,
             "block_bytes": block_bytes,
-            "as_rows": as_rows,
+            # Values of a table are seen only when they are picked: too late to say which record is wrong.
+            "as_rows": as_rows and not self._plan.checks_values,
         }
         self.place = start
         self.skipped = SkipCount()
@@ -88,6 +90,7 @@ class BlockSource:
         self._reader = self._open(**self._options, start=start)
         self._fault: _native.Fault | None = None
         self._resume: Place = start
+        self._singles: _Singles | None = None
 
     def next(self) -> Block | None:
         """The next block, or None at the end.
@@ -95,12 +98,17 @@ class BlockSource:
         What is damaged raises after the rows in front of it. Asked again, the source goes on after the
         record, or, when the next one cannot be found, with the next file.
         """
-        while self._fault is None:
+        while True:
+            if self._singles is not None and (single := self._next_single(self._singles)) is not None:
+                return single
+            if self._fault is not None:
+                break
             item = self._reader.next()
             if item is None:
                 return None
             (rows, data, skipped, fault), place, resume = item
             self.skipped.add(skipped)
+            begin = self.place
             if place is not None:
                 self.place = place
             if fault is not None or self.place[0] > self._of_set:
@@ -112,12 +120,70 @@ class BlockSource:
             if rows:
                 if isinstance(data, _native.RowTable):
                     return Block.of_table(Table(self._plan, data))
-                return self._plan.block(rows, data)
+                try:
+                    return self._plan.block(rows, data)
+                except SchemaError:
+                    self._singles = _Singles(self._plan, self._options, begin, rows, self.place)
         fault, self._fault = self._fault, None
         self.place = self._resume
         self._reader.close()
         self._reader = self._open(**self._options, start=self.place)
         raise to_error(fault, checked=self._options["verify"])
+
+    def _next_single(self, singles: _Singles) -> Block | None:
+        try:
+            return singles.next()
+        except SchemaError:
+            self._set.check()
+            raise
+        finally:
+            self.place = singles.place
+            if not singles.left:
+                self._singles = None
+                singles.close()
+
+    def close(self) -> None:
+        self._reader.close()
+        if self._singles is not None:
+            self._singles.close()
+
+
+class _Singles:
+    """Reads the rows of a block again one by one, so that a row that does not fit costs no other."""
+
+    def __init__(
+        self, plan: Plan | _Whole, options: Mapping[str, Any], begin: Place, rows: int, end: Place
+    ) -> None:
+        self._plan = plan
+        self._paths = options["files"]
+        self._reader = _native.BlockReader(**{**options, "rows": 1, "threads": 1}, start=begin)
+        self._end = end
+        self.left = rows
+        self.place = begin
+
+    def next(self) -> Block | None:
+        """The next row, or None if the file was cut short since it was first read."""
+        rows = 0
+        while not rows:  # what is skipped comes as blocks without rows
+            item = self._reader.next()
+            if item is None or item[0][3] is not None:
+                self.left, self.place = 0, self._end
+                return None
+            (rows, data, _, _), place, _ = item
+        assert place is not None
+        before, self.place = self.place, place
+        self.left -= 1
+        if not self.left:
+            self.place = self._end
+        try:
+            return self._plan.block(rows, data)
+        except SchemaError as error:
+            record = place[2] - 1
+            # After records that were skipped, the offset is not known.
+            offset = before[1] if before == (place[0], before[1], record) else None if record else 0
+            raise placed(
+                error, path=os.fsdecode(self._paths[place[0]]), record=record, offset=offset
+            ) from None
 
     def close(self) -> None:
         self._reader.close()
@@ -180,6 +246,7 @@ class PointSource:
         self._plan = plan or _WHOLE
         self._set = same_set
         self._verify = verify
+        self._paths = paths
         self._reader = _native.PointReader([os.fsencode(path) for path in paths], self._plan.schema, verify)
         # One after another, each with the end of its last record.
         self._offsets = np.concatenate(indexes)
@@ -211,4 +278,11 @@ class PointSource:
         self._set.check()
         if fault is not None:
             raise to_error(fault, checked=self._verify)
-        return self._plan.block(rows, arrays)
+        try:
+            return self._plan.block(rows, arrays)
+        except SchemaError as error:
+            if len(indices) > 1:
+                for index in indices:
+                    self.take(np.array([index]))
+            path, number = self._paths[files[0]], int(indices[0] - self._firsts[files[0]])
+            raise placed(error, path=path, record=number, offset=int(offsets[0])) from None

@@ -23,10 +23,10 @@ def common_feature(one: Feature | None, other: Feature | None) -> Feature | None
         known = one or other
         assert known is not None
         return optional(known)
-    if one.dtype == other.dtype and _rank(one) == _rank(other):
+    if one.dtype == other.dtype and rank_of(one) == rank_of(other):
         match one, other:
             case (VarLenFeature() | FixedLenFeature(), VarLenFeature() | FixedLenFeature()) if (
-                _rank(one) == 1
+                rank_of(one) == 1
             ):
                 return VarLenFeature(one.dtype)
             case (ListFeature(), ListFeature()):
@@ -44,7 +44,7 @@ def optional(feature: Feature) -> Feature:
     VarLenFeature('int64')
     """
     match feature:
-        case FixedLenFeature(default_value=None) if _rank(feature) < 2:
+        case FixedLenFeature(default_value=None) if rank_of(feature) < 2:
             return VarLenFeature(feature.dtype)
         case ListFeature():
             return ListFeature([None], feature.dtype)
@@ -53,7 +53,7 @@ def optional(feature: Feature) -> Feature:
     return feature
 
 
-def _rank(feature: Feature) -> int:
+def rank_of(feature: Feature) -> int:
     return 1 if isinstance(feature, VarLenFeature) else len(getattr(feature, "shape", ()))
 
 

@@ -11,6 +11,8 @@ import numpy as np
 
 from feedline import _native
 from feedline.block import Block, Bytes, Column, Objects, Ragged
+from feedline.errors import SchemaError
+from feedline.records.faults import placed
 from feedline.records.features import (
     Feature,
     FixedLenFeature,
@@ -43,6 +45,8 @@ class Plan:
         self._makers: dict[int, _Maker | None] = {}
         self._specs: dict[int, Spec] = {}
         self._native_columns = 0
+        self.checks_values = False
+        """Whether a block can be refused after the native core decoded it."""
         tree: Any
         if isinstance(self.features, SequenceFeatures):
             tree = self._add_all(self.features.context), self._add_all(self.features.sequence, in_list=True)
@@ -73,6 +77,9 @@ class Plan:
         else:
             self._add_native(name, feature, in_list)
         self._makers[number] = _maker(name, feature)
+        self.checks_values |= isinstance(feature, ListFeature) or (
+            isinstance(feature, RawFeature) and None in feature.shape
+        )
         self._specs[number] = _spec(feature, in_list)
         return number
 
@@ -203,12 +210,26 @@ def decode(records: bytes | Sequence[bytes], features: Features) -> Any:
     [[b'a', b'b'], [b'a', b'b']]
     """
     plan = plan_of(features)
-    rows, arrays, _, fault = plan.decoder.decode([records] if isinstance(records, bytes) else list(records))
+    given = [records] if isinstance(records, bytes) else list(records)
+    rows, arrays, _, fault = plan.decoder.decode(given)
     raise_fault(fault)
-    block = plan.block(rows, arrays)
+    try:
+        block = plan.block(rows, arrays)
+    except SchemaError:
+        _raise_first_misfit(plan, given)
+        raise
     if isinstance(records, bytes):
         return block.row(0)
     return _padded(block.as_batch(), plan.features)
+
+
+def _raise_first_misfit(plan: Plan, records: list[bytes]) -> None:
+    for number, record in enumerate(records):
+        rows, arrays, _, _ = plan.decoder.decode([record])
+        try:
+            plan.block(rows, arrays)
+        except SchemaError as error:
+            raise placed(error, record=number) from None
 
 
 def _padded(batch: Any, features: dict[str, Feature] | SequenceFeatures) -> Any:

@@ -35,8 +35,8 @@ def encode(example: Mapping[str, Any]) -> bytes:
     >>> encode({"label": 7})
     b'\\n\\x10\\n\\x0e\\n\\x05label\\x12\\x05\\x1a\\x03\\n\\x01\\x07'
 
-    How values are stored: all of them as lists, flattened, float64 rounded to float32. A reader gives the
-    shape back: `FixedLenFeature([2, 2], "float32")`. Writers, given the dict, keep dtypes and shapes.
+    All values are stored as flat lists, float64 rounded to float32. A reader gives the shape back:
+    `FixedLenFeature([2, 2], "float32")`. Writers, given the dict, keep dtypes and shapes.
 
     >>> encode({"x": [[1.0, 2.0], [3.0, 4.0]]}) == encode({"x": np.arange(1, 5, dtype=np.float64)})
     True
@@ -216,7 +216,7 @@ def list_values(key: str, array: npt.NDArray[Any]) -> npt.NDArray[np.int64] | np
         return _to_int64(key, array)
     if kind == "float32":
         return _to_float32(key, array)
-    raise _unfit(key, f"an array of {array.dtype}")
+    raise unfit(key, f"an array of {array.dtype}")
 
 
 def _leaf_kind(key: str, leaf: Any) -> str:
@@ -226,7 +226,7 @@ def _leaf_kind(key: str, leaf: Any) -> str:
         return "float32" if isinstance(leaf, float) else "int64"
     kind = _dtype_kind(np.asarray(leaf).dtype) if hasattr(leaf, "__array__") else None
     if kind is None:
-        raise _unfit(key, f"{leaf!r}, a {type(leaf).__name__}")
+        raise unfit(key, f"{leaf!r}, a {type(leaf).__name__}")
     return kind
 
 
@@ -278,7 +278,7 @@ def _to_bytes(key: str, leaf: Any) -> bytes:
         raise UsageError(f"feature {key!r}: {leaf!r} cannot be encoded as UTF-8. Pass bytes.") from None
 
 
-def _unfit(key: str, what: str) -> UsageError:
+def unfit(key: str, what: str) -> UsageError:
     return UsageError(
         f"feature {key!r}: {what}, cannot be in a tf.train.Example, which holds ints, floats and bytes. "
         "Convert it to one of these; for any array there is array.tobytes(), which RawFeature reads."

@@ -33,6 +33,20 @@ def to_error(fault: Fault, *, checked: bool = True) -> FeedlineError | OSError |
     return foreign or CorruptRecord(fault.what, **_place(fault), remedy=_remedy(fault))
 
 
+def placed(
+    error: SchemaError, *, path: str | None = None, record: int, offset: int | None = None
+) -> SchemaError:
+    """The error of a value that was looked at after its record had been decoded, with its place."""
+    return SchemaError(
+        error.what,
+        path=path,
+        record=record,
+        offset=offset,
+        feature=error.feature,
+        remedy=f"{error.remedy}\n{_inspect(path)}",
+    )
+
+
 def _place(fault: Fault) -> dict[str, Any]:
     return {
         "path": fault.path or None,
@@ -47,8 +61,8 @@ def foreign_file(path: str) -> NotTFRecord | None:
     compression = _readable_as(path)
     known = None if compression else file_format(path)
     if compression:
-        stored = "without compression" if compression == "none" else f"compressed by {compression}"
-        what = f"this is a TFRecord file {stored}, and was not read as one"
+        stored = "not compressed" if compression == "none" else f"{compression}-compressed"
+        what = f"this TFRecord file is {stored}, but was opened with another compression setting"
         remedy = 'To tell the compression by the file:  leave `compression` at "auto"'
     elif known:
         what, remedy = f"this is {known.name}, not a TFRecord file", known.advice_for(path)
@@ -90,10 +104,15 @@ def _example_remedy(fault: Fault, checked: bool) -> str:
 
 def _schema_remedy(fault: Fault) -> str:
     known = record_content(fault.payload)
-    hint = "" if known is None else f"The record looks like {known.name}. {known.advice}\n"
-    if fault.path:
-        return f"{hint}To see what the file holds:  feedline inspect {shlex.quote(fault.path)}"
-    return f"{hint}To see what a file holds:  feedline inspect FILE"
+    advice = "" if known is None else known.advice_for(fault.path or "FILE")
+    hint = "" if known is None else f"The record looks like {known.name}. {advice}\n"
+    return hint + _inspect(fault.path)
+
+
+def _inspect(path: str | None) -> str:
+    if path:
+        return f"To see what the file holds:  feedline inspect {shlex.quote(path)}"
+    return "To see what a file holds:  feedline inspect FILE"
 
 
 def _remedy(fault: Fault) -> str:

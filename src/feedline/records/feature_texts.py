@@ -27,6 +27,7 @@ Known: TypeAlias = dict[str, Feature | None]
 """The features of some examples by key; None for one that never had values."""
 
 _MOST_BYTES = 2**31 - 1  # of a record: no protobuf parser takes more
+_LEAST_BYTES = {"int64": 1, "float32": 4, "string": 2}  # of a value in a list
 _MOST_DIMS = 32  # NumPy has 64, and the axes of batches come on top
 
 
@@ -104,6 +105,21 @@ def _feature(key: str, text: FeatureText) -> Feature:
     if size > _MOST_BYTES or len(shape) > _MOST_DIMS:
         raise UsageError(f"feature {key!r}: shape {shape} of {text.dtype} is larger than any record.")
     return made
+
+
+def least_bytes(feature: Feature | None) -> int:
+    """What a record needs at least to hold it; 0 for what may be empty, or small in another way.
+
+    >>> least_bytes(FixedLenFeature([10], "int64")), least_bytes(RawFeature([10], "int64"))
+    (10, 80)
+    """
+    if not isinstance(feature, FixedLenFeature | ListFeature | RawFeature) or None in feature.shape:
+        return 0
+    count = math.prod(size for size in feature.shape if size is not None)
+    if isinstance(feature, RawFeature):
+        return count * feature.dtype.itemsize
+    dtype = feature.list_dtype if isinstance(feature, ListFeature) else feature.dtype
+    return count * _LEAST_BYTES[dtype_name(np.dtype(dtype))]
 
 
 def to_json(features: Known) -> str | None:

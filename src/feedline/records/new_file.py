@@ -111,7 +111,7 @@ def sync_directory(path: str) -> None:
 def cannot_write(path: str, error: OSError) -> WriteError:
     return WriteError(
         error.errno,
-        f"cannot write {path}: {error.strerror}. Nothing was left behind; free the cause and try again.",
+        f"cannot write {path}: {error.strerror}. Nothing was left behind. Fix the cause and try again.",
     )
 
 

@@ -16,7 +16,9 @@ from feedline.column import Array, Bytes, Column, Objects, Offsets, Ragged
 from feedline.errors import SchemaError
 from feedline.records.features import RawFeature
 
-_REMEDY = "The features say what was written elsewhere. To see what is in the file:  feedline inspect PATH"
+_REMEDY = "The features do not match this file."
+
+_MOST_VALUES = 2**31 - 1  # of a record: no protobuf parser takes more bytes
 
 
 def shape_key(key: str) -> str:
@@ -74,7 +76,7 @@ def _shaped(
         fits = all(
             size >= 0 and told in (None, size) for size, told in zip(shape, feature.shape, strict=True)
         )
-        if not fits or math.prod(shape) != len(found):
+        if not fits or math.prod(shape) != len(found) or _is_too_large(shape):
             raise SchemaError(
                 f"holds {len(found):,} numbers of {feature.dtype.name}, and {shape_key(name)!r} says "
                 f"{shape}, where {feature.shape} is expected",
@@ -83,6 +85,11 @@ def _shaped(
             )
         rows.append(found.reshape(shape))
     return rows
+
+
+def _is_too_large(shape: list[int]) -> bool:
+    """Whether NumPy refuses it. Dimensions of 0 apart: NumPy, too, multiplies the others."""
+    return math.prod(size for size in shape if size) > _MOST_VALUES
 
 
 def narrowed(name: str, values: Array, dtype: np.dtype[Any], remedy: str = _REMEDY) -> Array:

@@ -49,9 +49,8 @@ class SameSet:
         for paths, stamp in self._stamps.items():
             if _stamp(paths) != stamp:
                 raise UsageError(
-                    f"{paths[0]}: another set has taken the place of this one while it was read. What was "
-                    "read so far is of the old one, and what follows would be of the new.\n"
-                    "  Read it again from the beginning, with a new Dataset."
+                    f"{paths[0]}: The set was replaced while you were reading it.\n"
+                    "  Create the Dataset again and start over."
                 )
 
     def __enter__(self) -> None:

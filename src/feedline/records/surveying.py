@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from feedline import _native
-from feedline.errors import SchemaError
+from feedline.errors import CorruptRecord, SchemaError
 from feedline.records.faults import foreign_file
+from feedline.records.feature_texts import Known
 from feedline.records.features import (
     Feature,
     FixedLenFeature,
@@ -62,6 +64,22 @@ def survey(
         "sizes": (least or 0, total / count if count else 0.0, most),
         "compression": "/".join(sorted(stored)),
     }
+
+
+def survey_start(path: str) -> Known | None:
+    """The features of the first records of a plain file; None if there are none that read them all."""
+    found = _native.Survey()
+    try:
+        for _, batch in islice(batches(path, "none", resync=False), 1):
+            found.add_batch(batch)
+        result = found.result()
+        good = result["records"] - result["malformed"]
+        if not good or result["sequence"] or result["too_many_keys"]:
+            return None
+        context = result["context"].items()
+        return {key: _inferred(key, seen, good) if _kind(key, seen) else None for key, seen in context}
+    except (CorruptRecord, SchemaError, OSError):
+        return None
 
 
 def from_survey(result: Mapping[str, Any]) -> dict[str, Feature] | SequenceFeatures:

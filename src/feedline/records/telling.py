@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 
-from feedline.errors import CorruptRecord, SchemaError
+from feedline import _native
+from feedline.errors import CorruptRecord, SchemaError, UsageError
 from feedline.records.beside import index_path
 from feedline.records.common_features import common_features
-from feedline.records.feature_texts import Known, features_of, from_json, to_json
+from feedline.records.feature_texts import Known, features_of, from_json, least_bytes, to_json
 from feedline.records.features import FixedLenFeature, VarLenFeature
 from feedline.records.indexing import store_features, stored_features
 from feedline.records.shard_files import Manifest, manifest_paths, prefix_of, read_manifest
 
+_MOST_INFLATED = 1032  # bytes that deflate makes of one
 _REMEDY = "To read the files whatever it says, pass `features` yourself."
 
 
@@ -27,7 +30,7 @@ class Told:
         features = self._in_manifest(path)
         if features is None and (text := stored_features(path)) is not None:
             try:
-                return from_json(text)
+                return _checked(from_json(text), path)
             except ValueError as error:
                 raise _untrue(index_path(path), error) from None
         return features
@@ -46,7 +49,10 @@ class Told:
             shard.name == name and shard.bytes == os.path.getsize(path) for shard in found[0].shards
         ):
             return None
-        return found[1]
+        try:
+            return _checked(found[1], path)
+        except ValueError as error:
+            raise _untrue(_manifest_path(directory, prefix), error) from None
 
 
 def _read(directory: str, prefix: str) -> tuple[Manifest, Known] | None:
@@ -56,12 +62,36 @@ def _read(directory: str, prefix: str) -> tuple[Manifest, Known] | None:
     try:
         return manifest, features_of(manifest.features)
     except ValueError as error:
-        path = next(filter(os.path.exists, manifest_paths(directory, prefix)))
-        raise _untrue(path, error) from None
+        raise _untrue(_manifest_path(directory, prefix), error) from None
+
+
+def _manifest_path(directory: str, prefix: str) -> str:
+    return next(filter(os.path.exists, manifest_paths(directory, prefix)))
+
+
+def _checked(features: Known, path: str) -> Known:
+    """UsageError if no record of the file could hold them: a reader takes memory for what is told."""
+    size = os.path.getsize(path)
+    for key, feature in features.items():
+        if least_bytes(feature) > size and least_bytes(feature) > _inflated_size(path):
+            raise UsageError(f"feature {key!r}: {feature!r} is larger than any record of {path}")
+    return features
+
+
+def _inflated_size(path: str) -> float:
+    """At most; no bound for a file without records, of which anything may be told."""
+    reader = _native.open_records(os.fsencode(path), "auto", False, False)
+    if isinstance(reader, _native.Fault):
+        return math.inf
+    batch, _ = reader.next(1, 1)
+    if not len(batch):
+        return math.inf
+    return os.path.getsize(path) * (1 if reader.compression == "none" else _MOST_INFLATED)
 
 
 def _untrue(path: str, error: ValueError) -> CorruptRecord:
-    return CorruptRecord(f"what it says of the features cannot be true: {error}", path=path, remedy=_REMEDY)
+    what = f"its feature description is invalid: {error}".rstrip(".")
+    return CorruptRecord(what, path=path, remedy=_REMEDY)
 
 
 def told_in_common(paths: Iterable[str]) -> Known | None:
@@ -81,11 +111,17 @@ def told_in_common(paths: Iterable[str]) -> Known | None:
 
 def tell(path: str, features: Known | None, *, durable: bool = True) -> None:
     """Keep in the file's sidecar what its records do not say themselves. OSError if that fails."""
-    if features is None or all(map(_is_plain, features.values())):
+    if not needs_telling(features):
         return
+    assert features is not None
     text = to_json(features)
     if text is not None:
         store_features(path, text, durable=durable)
+
+
+def needs_telling(features: Known | None) -> bool:
+    """Whether the records do not say all of it themselves."""
+    return features is not None and not all(map(_is_plain, features.values()))
 
 
 def _is_plain(feature: object) -> bool:

@@ -24,14 +24,17 @@ from weakref import WeakSet
 from feedline import _native
 from feedline.errors import CorruptRecord, SchemaError, UsageError, WriteError
 from feedline.records.common_features import common_features
+from feedline.records.feature_texts import Known
 from feedline.records.indexing import known_end
 from feedline.records.reading import open_reader
-from feedline.records.telling import tell, told_in_common
+from feedline.records.surveying import survey_start
+from feedline.records.telling import needs_telling, tell, told_in_common
+from feedline.write.continued import continued
 from feedline.write.fitting import Fitting
 from feedline.write.producers import FileProducer, Producers
 from feedline.write.thread_deaths import Wrote
 
-_NOTHING_WRITTEN = "Nothing of this was written, and the file is as it was; free the cause and try again."
+_NOTHING_WRITTEN = "Nothing of this was written, and the file is as it was. Fix the cause and try again."
 _NOT_FLUSHED = "The records are in the file, but not all of them may be on the disk; check it."
 
 
@@ -50,24 +53,24 @@ class AppendWriter:
     >>> feedline.records.count("log.tfrecord")
     3
 
-    The first example that a writer gets says what the others must be, unless there are arrays in the file
-    already: then they do. When the file is renamed, replaced or
-    removed, what follows goes to the file that has the name then, or to a new one. Opening walks over the
+    Examples must have the features of those that the file holds already: a value of another dtype is
+    converted if that is exact, and refused otherwise. When the file is renamed, replaced or removed, what
+    follows goes to the file that has the name then, or to a new one. Opening walks over the
     headers of all records, or of those behind the last that an index of the file (`records.index`) has.
 
     What was appended cannot be taken back. So if a thread of this process that wrote dies by an exception, or
     the block of a `producer(name)` raises, close() raises a WriteError that says so, and the records stay.
 
-    How values are stored: Python's numbers and strings, lists of them, NumPy scalars, and 1-d arrays of
-    int64, int32 and float32 as an Example's lists; all other arrays, and float64, uint64 and complex scalars,
-    as their bytes. from_tfrecords(features="auto") gives all of them back with their dtype and shape.
+    Python's numbers and strings are stored as lists of an Example, floats as float32. NumPy's arrays and
+    scalars come back from from_tfrecords(features="auto") with their dtype and shape; decision 14 (in
+    docs/decisions) says how each is stored.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.path.abspath(path)
         if "\0" in self._path:
             raise UsageError(f"AppendWriter({os.fspath(path)!r}): a path cannot hold a zero byte.")
-        self._fitting = Fitting()
+        self._fitting = Fitting(share=self._in_file)
         self._lock = Lock()
         self._file: _native.AppendFile | None = self._open()
         self._wrote = Wrote()
@@ -140,6 +143,16 @@ class AppendWriter:
             raise self._refused(fault, _NOT_FLUSHED)
         return True
 
+    def _in_file(self, known: Known | None, learned: Known) -> Known | None:
+        """What the records of the file are, when the first example is written: it must be like them."""
+        if known is not None:
+            return None
+        told = told_in_common([self._path])
+        if told is not None:
+            return told
+        held = survey_start(self._path)
+        return None if held is None else continued(held, learned)
+
     def _tell(self) -> None:
         """Keep what was learned of the features beside the file, with what other processes have learned.
 
@@ -147,10 +160,11 @@ class AppendWriter:
         leaves it to the next.
         """
         features = self._fitting.features
-        if features is None or features is self._told:
+        if features is self._told or not needs_telling(features):
             return
+        assert features is not None
         try:
-            with open(self._path, "rb") as file:
+            with open(self._path, "r+b") as file:  # NFS locks only what is open for writing
                 fcntl.flock(file, fcntl.LOCK_EX)  # as every write does
                 others = told_in_common([self._path])
                 with suppress(SchemaError):  # of two that began at once with examples unlike each other
@@ -199,7 +213,7 @@ class AppendWriter:
     def _after_fork(self) -> None:
         """In the child: the open file is the parent's, and threads that are not there may have locks."""
         features = self._fitting.features
-        self._fitting, self._lock = Fitting(), Lock()
+        self._fitting, self._lock = Fitting(share=self._in_file), Lock()
         self._fitting.features = features
         if self._file is not None:
             self._producers.close()

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from feedline import _native
 from feedline.column import Bytes
 from feedline.errors import SchemaError, UsageError
-from feedline.records.common_features import common_feature, optional
+from feedline.records.common_features import common_feature, optional, rank_of
 from feedline.records.encode import checked_columns, encode, encoded, encoder_of, kind_of
 from feedline.records.feature_texts import Known
 from feedline.records.features import (
@@ -33,8 +33,8 @@ from feedline.records.features import (
     VarLenFeature,
     normalize,
 )
-from feedline.spec import STRING
-from feedline.write.sorts import Sort, feature_for, holds, sort_of, sorts_of_rows
+from feedline.spec import STRING, dtype_name
+from feedline.write.sorts import Sort, check_storable, feature_for, holds, sort_of, sorts_of_rows
 from feedline.write.storing import Storing, regular
 
 _MOST_KNOWN = 10_000
@@ -63,7 +63,8 @@ class Fitting:
             given = normalize(features)
             if isinstance(given, SequenceFeatures):
                 raise UsageError(
-                    "features: writers make tf.train.Example of dicts, and SequenceFeatures is of others.\n"
+                    "features: Writers encode dicts as tf.train.Example; SequenceFeatures is for reading "
+                    "SequenceExamples.\n"
                     "  Serialize SequenceExamples yourself, and write their bytes."
                 )
             self.features = {_key_in_record(key, feature): feature for key, feature in given.items()}
@@ -149,6 +150,9 @@ class Fitting:
 
     def _fitted(self, found: dict[str, list[Sort]], encode: Callable[[Storing], _T]) -> _T:
         """Encode an example that fits. What it tells of the features is kept only if it can be encoded."""
+        for key, sorts in found.items():
+            for sort in sorts:
+                check_storable(key, sort)
         while True:
             known = self.features
             learned = self._learned(known, found)
@@ -213,13 +217,13 @@ class Fitting:
 
     def _told(self, feature: Feature) -> str:
         if isinstance(feature, VarLenFeature):
-            return f"{_kind(feature)} of any length"
+            return f"{dtype_name(feature.dtype)} of any length"
         if self._are_given and not isinstance(feature, FixedLenFeature):
             return repr(feature)
         if not self._are_given and _is_row(feature):
-            return f"{_kind(feature)} of any length"
+            return f"{dtype_name(feature.dtype)} of any length"
         if isinstance(feature, RawFeature) and feature.shape:
-            return f"{_kind(feature)} of {_rank(feature)} dimensions"
+            return f"{dtype_name(feature.dtype)} of {rank_of(feature)} dimensions"
         return str(Sort(feature.dtype, getattr(feature, "shape", ())))
 
     @property
@@ -232,8 +236,8 @@ class Fitting:
             feature=key,
             remedy="Nothing of this example was written. Make all examples alike, or convert this one."
             if self._are_given
-            else "Nothing of this example was written. Make all examples alike: a list, which may have any "
-            "length, stays one; what is only sometimes there is an empty list in the first.",
+            else "Nothing of this example was written. Use the same type in every example. If a feature is "
+            "sometimes missing, write an empty list for it in the first example.",
         )
 
 
@@ -263,7 +267,7 @@ def _admitting(feature: Feature, sort: Sort) -> Feature | None:
     """
     if not holds(feature.dtype, sort):
         return None
-    shape, rank = sort.shape, _rank(feature)
+    shape, rank = sort.shape, rank_of(feature)
     if len(shape) != rank and math.prod(shape) == 1 and max(len(shape), rank) == 1:
         shape = (1,) * rank  # a single value is as good as a list of one
     if isinstance(feature, FixedLenFeature) and rank > 1:
@@ -282,13 +286,9 @@ def _admitting(feature: Feature, sort: Sort) -> Feature | None:
     return feature if is_so else VarLenFeature(feature.dtype)
 
 
-def _rank(feature: Feature) -> int:
-    return 1 if isinstance(feature, VarLenFeature) else len(getattr(feature, "shape", ()))
-
-
 def _is_row(feature: Feature) -> bool:
     """Whether examples may lack it: a list that is empty."""
-    return _rank(feature) == 1
+    return rank_of(feature) == 1
 
 
 def _fits(sort: Sort, feature: Feature) -> bool:
@@ -301,7 +301,7 @@ def _fits(sort: Sort, feature: Feature) -> bool:
         if not holds(feature.dtype, sort) or len(sort.shape) != len(feature.shape):
             return False
         return all(told in (None, size) for told, size in zip(feature.shape, sort.shape, strict=True))
-    if sort.dtype is not None and kind_of(sort.dtype) != _kind(feature):
+    if sort.dtype is not None and kind_of(sort.dtype) != dtype_name(feature.dtype):
         return False
     if isinstance(feature, FixedLenFeature):
         # The reader gives flat values their shape.
@@ -311,10 +311,6 @@ def _fits(sort: Sort, feature: Feature) -> bool:
     if isinstance(feature, FixedLenSequenceFeature):
         return not math.prod(sort.shape) % max(1, math.prod(feature.shape))
     return True
-
-
-def _kind(feature: Feature) -> str:
-    return "string" if feature.dtype == STRING else feature.dtype.name
 
 
 def _is_needed(feature: Feature) -> bool:

@@ -38,9 +38,9 @@ class TFRecordWriter:
 
     `features` says what examples must be, and how they are stored; without it, the first one does.
 
-    How values are stored: Python's numbers and strings, lists of them, NumPy scalars, and 1-d arrays of
-    int64, int32 and float32 as an Example's lists; all other arrays, and float64, uint64 and complex scalars,
-    as their bytes. from_tfrecords(features="auto") gives all of them back with their dtype and shape.
+    Python's numbers and strings are stored as lists of an Example, floats as float32. NumPy's arrays and
+    scalars come back from from_tfrecords(features="auto") with their dtype and shape; decision 14 (in
+    docs/decisions) says how each is stored.
 
     close() waits until the disk has the file, so that it survives a power failure. With `durable=False` it
     does not wait: many small files are written much faster. The file still appears all at once, and a killed
@@ -156,7 +156,7 @@ class TFRecordWriter:
         remedy = (
             "Write all records before the writer is closed, in the process that opened it."
             if fault.os_error == EBADF
-            else "Nothing of it is to be seen; write it again when the cause is gone."
+            else "Nothing was published. Fix the cause and write the file again."
         )
         return WriteError(fault.os_error, f"cannot write {self._file.path}: {fault.what}.\n  {remedy}")
 

@@ -132,9 +132,9 @@ class ShardedWriter:
     a number or "100MB", is what each has at most; with neither it is 256 MB. All examples must be like the
     first one.
 
-    How values are stored: Python's numbers and strings, lists of them, NumPy scalars, and 1-d arrays of
-    int64, int32 and float32 as an Example's lists; all other arrays, and float64, uint64 and complex scalars,
-    as their bytes. from_tfrecords(features="auto") gives all of them back with their dtype and shape.
+    Python's numbers and strings are stored as lists of an Example, floats as float32. NumPy's arrays and
+    scalars come back from from_tfrecords(features="auto") with their dtype and shape; decision 14 (in
+    docs/decisions) says how each is stored.
 
     With `resume=True`, a run that was killed is taken up again: what producers had sealed is kept, and
     `count` and `last_key`, of the writer itself and of each `producer(name)`, say how far they got. What

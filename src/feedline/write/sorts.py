@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from feedline.column import Bytes, Ragged
-from feedline.records.encode import kind_of
+from feedline.errors import UsageError
+from feedline.records.encode import kind_of, unfit
 from feedline.records.features import (
     ARRAY_DTYPES,
     Feature,
@@ -83,7 +84,7 @@ def _sort_of_list(value: list[Any] | tuple[Any, ...]) -> Sort:
     if isinstance(value[0], np.ndarray) and value[0].ndim and first.dtype != STRING:
         return Sort(first.dtype, (len(value), *first.shape))
     dtype = first.dtype
-    if dtype is not None and dtype != STRING:
+    if dtype is not None and dtype != STRING and _is_storable(dtype):
         # As encode has it. What a list holds is an int or a float, NumPy's or Python's.
         is_bool = dtype == _BOOL and all(sort_of(item).dtype == _BOOL for item in value)
         dtype = _BOOL if is_bool else _FLOAT32 if kind_of(dtype) == "float32" else _INT64
@@ -127,6 +128,24 @@ def feature_for(sort: Sort) -> Feature | None:
         return ListFeature([None] if shape == (0,) else shape, dtype)
     kind = "string" if dtype == STRING else kind_of(dtype)
     return VarLenFeature(kind) if shape == (0,) else FixedLenFeature(shape, kind)
+
+
+def check_storable(key: str, sort: Sort) -> None:
+    """UsageError if writers have no way to store such values."""
+    dtype = sort.dtype
+    if dtype is None or _is_storable(dtype):
+        return
+    if dtype.kind == "f":
+        raise UsageError(
+            f"feature {key!r}: {dtype} would lose digits, because the widest float that can be stored is "
+            "float64. Convert it: np.float64(value), or array.astype(np.float64)."
+        )
+    raise unfit(key, f"{'an array' if sort.shape else 'a value'} of {dtype}")
+
+
+def _is_storable(dtype: np.dtype[Any]) -> bool:
+    is_wide_float = dtype.kind == "f" and dtype.itemsize > 8
+    return dtype.name in ARRAY_DTYPES or (kind_of(dtype) is not None and not is_wide_float)
 
 
 def holds(dtype: np.dtype[Any], sort: Sort) -> bool:

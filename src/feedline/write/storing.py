@@ -19,8 +19,8 @@ from feedline.write.sorts import sorts_of_rows
 _BYTES = (bytes, bytearray, memoryview)
 _FLOAT32 = np.dtype(np.float32)
 _LOST = (
-    "Nothing of this example was written. The first one had float32, or Python's floats: convert this one\n"
-    "to float32, or write all as arrays of float64."
+    "Nothing of this example was written. Earlier examples are stored as float32. Convert this value to\n"
+    "float32, or make them all float64 arrays."
 )
 _REMEDY = "Nothing of this example was written. Make all examples alike, or convert this one."
 
