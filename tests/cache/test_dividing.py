@@ -413,6 +413,18 @@ def test_parts_that_turn_out_too_large_are_cut_and_the_rest_is_made_in_order(tmp
     assert "elements differ too much in size" in Cache(tmp_path).filling(entry.key)
 
 
+def test_the_first_part_may_be_cut_short(tmp_path, monkeypatch):
+    monkeypatch.setattr(filling, "PART_BYTES", 1 << 20)
+    monkeypatch.setattr(dividing, "_LARGEST", 4096)
+    grown = Dataset.range(60).filter(lambda x: True).map(lambda x: np.full(1 if x < 9 else 256, x))
+    for batched in (grown, grown.padded_batch(3)):
+        plain = list(batched)
+        location = tmp_path / str(len(plain))
+        for _ in range(2):
+            assert_same(batched.cache(location, version="1"), plain)
+        assert Cache(location).verify() == []
+
+
 def test_elements_that_cannot_be_compared_are_made_by_one_run_without_a_warning(tmp_path):
     def make():
         windows = Dataset.range(100).filter(lambda x: True).window(5)

@@ -174,7 +174,7 @@ class DividedFiller(ProbingFiller):
                 if not self._read_up_to(plan, later, number, previous):
                     return False
                 items = self._compute(*plan.span(later))
-                if self._is_cut(plan, later) or self._publish(plan, later, items, claim) is items:
+                if self._is_cut or self._publish(plan, later, items, claim) is items:
                     self._stop = later  # whoever gets there cuts it short, or raises the error of an element
                     self._drop_reader()
                 return True
@@ -210,7 +210,7 @@ class DividedFiller(ProbingFiller):
             self._read_from(number, first, previous)
         begin, end = plan.span(number)
         items = self._compute(first, first + end - begin, number if self._shared.is_in_order else None)
-        if self._is_cut(plan, number):
+        if self._is_cut:
             self._shared.go_in_order("elements differ too much in size, or in the time that they take")
         made = self._publish(plan, number, items, claim, first)
         if isinstance(made, list):
@@ -221,13 +221,13 @@ class DividedFiller(ProbingFiller):
         # Another run may have been first, and have read other rows.
         return made if made is not None and _follows(made, previous) else None
 
-    def _is_cut(self, plan: Plan, number: int) -> bool:
-        """Has the part that was computed last fewer rows than the plan says?"""
+    @property
+    def _is_cut(self) -> bool:
+        """Was the part that was computed last cut short, which the plan does not allow for?"""
         reader = self._reader
-        if reader is None or reader.is_over or self._shared.is_in_order:
-            return False
-        begin, end = plan.span(number)
-        return reader.rows < (end - begin) * self._rows_each
+        return (
+            reader is not None and reader.is_stopped and not reader.is_over and not self._shared.is_in_order
+        )
 
     def _compute(self, begin: int, end: int, in_order: int | None = None) -> Items:
         """The elements with these numbers; fewer where the input ends, or where they are too large; and up to
@@ -351,7 +351,9 @@ class DividedFiller(ProbingFiller):
 
     @property
     def _is_over(self) -> bool:
-        return self._has_failed or (self._reader is not None and self._reader.is_over)
+        """Also when an element has failed, or the last ones were too large."""
+        reader = self._reader
+        return self._has_failed or (reader is not None and (reader.is_over or reader.is_stopped))
 
     def finish(self, rows: Sequence[int]) -> None:
         """The end was reached; if all parts are there, the entry is complete."""
@@ -398,19 +400,21 @@ class _Reader:
         self.all_seconds = 0.0  # that the part took so far
         self.at = at  # the number of the next row
         self.end = at  # the row before which reading stops
-        self.rows = 0  # of the part, so far
+        self.is_stopped = False  # before the row that was asked for
         self._reading = 0.0  # seconds that it took to read the part so far
         self._row_digest = RowDigest(digest)
         self._cursor = Cursor(context, head, state)
 
     def open(self, begin: int, end: int) -> Stream:
         assert begin == self.at or self.is_over
-        self.end = end
+        self.end, self.is_stopped = end, False
         return _ReaderStream(self)
 
     def stop(self, rows_each: int) -> None:
         """Read no further than is needed for whole rows of the steps behind."""
-        self.end = min(self.end, self.at + -self.at % rows_each)
+        end = self.at + -self.at % rows_each
+        if end < self.end:
+            self.end, self.is_stopped = end, True
 
     def take(self, limit: int) -> Block | None:
         """Rows before `end`; None when there are no more."""
@@ -424,7 +428,6 @@ class _Reader:
             else:
                 self._row_digest.add(block)
                 self.at += block.rows
-                self.rows += block.rows
             return block
         finally:
             self._reading += time.perf_counter() - began
@@ -444,7 +447,6 @@ class _Reader:
         self.digest = provenance.after
         self._row_digest = RowDigest(self.digest)
         self._reading = self.all_seconds = 0.0
-        self.rows = 0
         return provenance
 
     @property
