@@ -416,7 +416,7 @@ def test_parts_that_turn_out_too_large_are_cut_and_the_rest_is_made_in_order(tmp
 def test_the_first_part_may_be_cut_short(tmp_path, monkeypatch):
     monkeypatch.setattr(filling, "PART_BYTES", 1 << 20)
     monkeypatch.setattr(dividing, "_LARGEST", 4096)
-    grown = Dataset.range(60).filter(lambda x: True).map(lambda x: np.full(1 if x < 9 else 256, x))
+    grown = Dataset.range(2000).filter(lambda x: True).map(lambda x: np.full(1 if x < 520 else 256, x))
     for batched in (grown, grown.padded_batch(3)):
         plain = list(batched)
         location = tmp_path / str(len(plain))
