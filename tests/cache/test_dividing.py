@@ -422,6 +422,8 @@ def test_the_first_part_may_be_cut_short(tmp_path, monkeypatch):
         location = tmp_path / str(len(plain))
         for _ in range(2):
             assert_same(batched.cache(location, version="1"), plain)
+        [entry] = Cache(location).entries()
+        assert entry.complete
         assert Cache(location).verify() == []
 
 
