@@ -56,7 +56,8 @@ def pytest_unconfigure(config):
     others = commands.pop(None, 0)
     parts = [f"Tests skipped: {len(skipped)}."]
     parts += [f"To include {count}: {command}." for command, count in commands.most_common()]
-    parts += [f"For the other {others}, see the reasons above."] if others else []
+    if others:
+        parts.append(f"For {others} of them, see the reasons above.")
     reporter.write_line(" ".join(parts))
 
 

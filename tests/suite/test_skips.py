@@ -24,7 +24,7 @@ def test_the_last_line_says_what_was_skipped_and_how_to_include_it(workers):
     pip = f"{os.path.relpath(sys.executable, ROOT)} -m pip install"
     assert last_line("-n", workers, *files) == (
         "Tests skipped: 5. To include 3: apt-get install redis-server. "
-        f"To include 1: {pip} torch. For the other 1, see the reasons above."
+        f"To include 1: {pip} torch. For 1 of them, see the reasons above."
     )
 
 
