@@ -846,7 +846,7 @@ class Dataset:
         return cardinality
 
     def _counted(self) -> str:
-        """How many elements there were, for who asks for the length."""
+        """How many elements the last whole iteration gave, for the error of len()."""
         seen = self._history.elements
         if seen is None:
             return "\n  To count the elements:  sum(1 for _ in dataset)"

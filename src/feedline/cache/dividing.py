@@ -74,7 +74,7 @@ def sharing(input: Node) -> str:
 
 
 class DividedFiller(ProbingFiller):
-    """The parts of an input whose last steps, `steps_to_divide`, are not the same run's for every part."""
+    """The parts of an input whose last steps (`steps_to_divide`) are divided among the runs."""
 
     length = None
 
@@ -337,7 +337,7 @@ class DividedFiller(ProbingFiller):
         return self._open(context, self._reader, self._reader.at // self._rows_each, _FOREVER)
 
     def cursor(self, seeds: Sequence[int], number: int, previous: Part | None) -> Cursor:
-        """The elements from that part on, as they are computed. Who asks leads nobody any more."""
+        """The elements from that part on, computed here. The caller gives up the lead."""
         self._give_up_lead()
         context = self._seeded(seeds)
         if previous is None:

@@ -447,7 +447,7 @@ class StreamedFiller(Filler):
             rows, size = rows + block.rows, size + block.nbytes
 
     def finish(self, rows: Sequence[int]) -> None:
-        """The end was reached, by way of parts with so many rows."""
+        """The end was reached. `rows` has the number of rows of each part."""
         self._shared.finish(tuple(rows))
 
     def _take(self, cursor: Cursor, limit: int, before: list[Block]) -> Block | None:
