@@ -204,6 +204,12 @@ class RedisStore(Store):
         return id is not None
 
 
+def _drop_tracebacks(error: BaseException | None) -> None:
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+
+
 class RedisEntry(Entry):
     """In use as long as the heartbeat renews it, as a claim is held."""
 
@@ -224,6 +230,7 @@ class RedisEntry(Entry):
             beat(self)
         except NoRoom as error:
             self._denied = str(error)  # what is there may still be read
+            _drop_tracebacks(error)  # whose frames have this entry, in cycles since Python 3.13
             self._id, self._place = client.call("hmget", self._name("entry"), ":id", ":place")
         if blobs is not None and self._id is not None:
             try:
