@@ -109,7 +109,7 @@ class Dataset:
         elements are converted to its dtypes and must have its shapes. Without, all must have the structure
         and the dtypes of the first. The generator is run ahead of what was taken, by up to a block.
 
-        With `workers`, so many processes each run `fn(*args, shard=feedline.Shard(index, count))`, to yield
+        With `workers`, that many processes each run `fn(*args, shard=feedline.Shard(index, count))`, to yield
         that part only; if all seem to yield the same, a warning says so. Their elements come by turns: also
         where `deterministic` is False and any order would do, because the exact position of an iteration
         rests on it.
@@ -480,7 +480,7 @@ class Dataset:
         that is AUTOTUNE, a third of the cores, rounded up; if that is None, the number of cores. The order
         of the elements depends on it: give `cycle_length` to have the same order on every machine.
 
-        With `num_parallel_calls`, so many worker processes make and run the datasets, if the first shows
+        With `num_parallel_calls`, that many worker processes make and run the datasets, if the first shows
         that this pays.
 
         >>> [int(x) for x in Dataset.range(2).interleave(lambda i: Dataset.range(i * 10, i * 10 + 3), 2)]
