@@ -35,7 +35,6 @@ model = keras.Sequential(
     ]
 )
 model.compile(keras.optimizers.Adam(0.02), "sparse_categorical_crossentropy", metrics=["accuracy"])
-# Keras says once that the data ran out: so it learns a length that nobody can know before.
 history = model.fit(train.to_keras(), epochs=3, verbose=0)
 
 print(train.stats())

@@ -32,7 +32,6 @@ model = keras.Sequential(
     [keras.Input((20, 8)), keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(2, "softmax")]
 )
 model.compile(keras.optimizers.Adam(0.05), "sparse_categorical_crossentropy", metrics=["accuracy"])
-# Keras says once that the data ran out: so it learns a length that nobody can know before.
 history = model.fit(train.to_keras(), epochs=5, verbose=0)
 
 print(f"training accuracy: {history.history['accuracy'][-1]:.2f}")

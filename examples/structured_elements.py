@@ -36,7 +36,6 @@ both = layers.Concatenate()([seen, read, layers.Reshape((1,))(length / 16)])
 answer = layers.Dense(4, "softmax")(layers.Dense(16, "relu")(both))
 model = keras.Model({"image": image, "caption": {"tokens": tokens, "length": length}}, answer)
 model.compile(keras.optimizers.Adam(0.05), "sparse_categorical_crossentropy", metrics=["accuracy"])
-# Keras says once that the data ran out: so it learns a length that nobody can know before.
 history = model.fit(train.to_keras(), epochs=4, verbose=0)
 
 print(f"training accuracy: {history.history['accuracy'][-1]:.2f}")
