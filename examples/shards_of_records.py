@@ -11,7 +11,7 @@ TRAINERS = 3
 
 
 def train(directory, rank):
-    """Runs in a process of its own. Under torchrun, TF_CONFIG or jax.distributed, `shard()` knows both numbers."""
+    """Runs in a process of its own. Under torchrun and the like, `shard()` finds both numbers by itself."""
     part = (
         fl.Dataset.from_tfrecords(directory, {"id": fl.FixedLenFeature([], "int64")})
         .shard(TRAINERS, rank)
