@@ -133,13 +133,15 @@ def test_an_error_that_comes_after_a_pause_is_in_its_place():
 
 
 def test_workers_that_are_missed_again_and_again_stay_longer():
-    rows = iter(Dataset.range(1000).map(lambda x: x, 2))
+    rows = iter(Dataset.range(1_000_000).map(lambda x: x, 2))
     next(rows)
     (crew,) = pool._known_holders()
     for patient in (False, False, True):
         assert (crew.patience > pool.IDLE) is patient
         assert all_end()
-        assert len(list(islice(rows, 100))) == 100
+        # How many rows were computed before they ended depends on the machine.
+        while not workers_of(os.getpid()):
+            assert len(list(islice(rows, 100))) == 100
 
 
 def test_a_generator_that_worked_for_long_is_not_started_again_after_a_short_pause():
