@@ -255,6 +255,7 @@ void RecordReader::hold(size_t size) {
     end_ = chunk_->size();
     at_ = static_cast<size_t>(std::min<uint64_t>(offset_, end_));
     exhausted_ = true;
+    (void)source_->skip(end_);
   }
   while (held() < size && !exhausted_) {
     if (chunk_->size() - at_ < size) {

@@ -69,8 +69,8 @@ class BlockSource:
         """Without a `plan`, rows are the records' bytes.
 
         `shared`: one block is made ahead by threads that all such sources share, instead of by `threads` of
-        its own. `as_rows`: blocks are tables, where features are of a fixed size, for rows that are picked. The
-        files that it has open count against the `budgets`.
+        its own. `as_rows`: blocks are tables, where features are of a fixed size, for rows that are picked.
+        Files that it has open count against the `budgets`.
         """
         self._plan = plan or _WHOLE
         self._open = _native.ReadAhead if shared else _native.BlockReader
@@ -271,9 +271,7 @@ class PointSource:
     def __len__(self) -> int:
         return int(self._firsts[-1])
 
-    def take(
-        self, indices: np.ndarray[Any, np.dtype[np.int64]], budgets: Sequence[FileBudget] = ()
-    ) -> Block:
+    def take(self, indices: np.ndarray[Any, np.dtype[np.int64]], budgets: Sequence[FileBudget] = ()) -> Block:
         """The records at `indices`, counted over all files."""
         files = np.searchsorted(self._firsts, indices, side="right") - 1
         places = indices + files

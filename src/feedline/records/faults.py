@@ -18,7 +18,7 @@ _ADVICE = {
     errno.ELOOP: ". Its links lead in a circle: make them point to a file, or leave it out",
     errno.ENXIO: ". It is a socket, or a device that is not there: leave it out",
     errno.EMFILE: ". Raise ulimit -n, or close files that the program has open",
-    errno.EIO: ". The disk or the network failed: see the system's log (dmesg), and restore the file from a copy",
+    errno.EIO: ". The disk or the network failed: see the system's log, and restore the file from a copy",
 }
 _SHOWN = 24  # bytes of a record that is no Example
 

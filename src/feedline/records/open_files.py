@@ -73,7 +73,7 @@ _numbers = itertools.count()
 class FileBudget:
     """How many files a pipeline may have open, in this process and its workers together.
 
-    One for each `with_options(max_open_files=...)`, whatever the number of iterators. Pickled for a worker, it
+    Each `with_options(max_open_files=...)` has one, which all its iterators share. Pickled for a worker, it
     becomes the worker's share.
     """
 

@@ -21,8 +21,8 @@ def resolve(files: Files) -> list[str]:
 
     A directory stands for the files in it, hidden ones apart; it is not searched deeper. Of files that a
     manifest tells of, it means the shards in the manifest, whatever others are left of older sets.
-    Directories and globs leave out what feedline wrote beside the data, and what is no regular file: a pipe or
-    socket is read only if it is named. A link that leads nowhere is kept, so that reading it fails. A path that
+    Directories and globs leave out what feedline wrote beside the data, and what is no regular file: a pipe
+    is read only if it is named. A link that leads nowhere is kept, so that reading it fails. A path that
     exists is taken as it is, even if it holds `*`, `?` or `[`.
     """
     if isinstance(files, str | bytes | os.PathLike):
@@ -96,7 +96,9 @@ def closest_parent(pattern: str) -> str:
     while glob.has_magic(directory) or not os.path.isdir(directory):
         directory = os.path.dirname(directory)
     said = f"The closest directory that exists is {directory}"
-    return f"{said}." if os.access(directory, os.R_OK | os.X_OK) else f"{said}, and this user may not list it."
+    return (
+        f"{said}." if os.access(directory, os.R_OK | os.X_OK) else f"{said}, and this user may not list it."
+    )
 
 
 def _is_data(name: str) -> bool:
