@@ -1,5 +1,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -256,7 +257,7 @@ class PyReader {
  public:
   PyReader(const std::vector<nb::bytes>& files, PySchema schema, size_t rows, size_t threads, bool verify,
            bool skip, const std::string& compression, std::tuple<size_t, uint64_t, int64_t> start,
-           size_t block_bytes, bool as_rows)
+           size_t block_bytes, bool as_rows, FileBudgets budgets)
       : schema_(std::move(schema)) {
     const Start from{std::get<0>(start), std::get<1>(start), std::get<2>(start)};
     const ReadOptions options{compression_from(compression),
@@ -267,7 +268,8 @@ class PyReader {
                               &signalled,
                               from,
                               block_bytes,
-                              as_rows ? schema_.layout() : std::nullopt};
+                              as_rows ? schema_.layout() : std::nullopt,
+                              std::move(budgets)};
     reader_ = std::make_unique<Reader>(to_strings(files), schema_.schema(), options);
   }
   ~PyReader() { close(); }
@@ -299,10 +301,10 @@ class PyReader {
   static void bind(nb::module_& module, const char* name, const char* what) {
     nb::class_<PyReader>(module, name, what)
         .def(nb::init<const std::vector<nb::bytes>&, PySchema, size_t, size_t, bool, bool, const std::string&,
-                      std::tuple<size_t, uint64_t, int64_t>, size_t, bool>(),
+                      std::tuple<size_t, uint64_t, int64_t>, size_t, bool, FileBudgets>(),
              nb::arg("files"), nb::arg("schema"), nb::arg("rows"), nb::arg("threads"), nb::arg("verify"),
              nb::arg("skip"), nb::arg("compression"), nb::arg("start"), nb::arg("block_bytes"),
-             nb::arg("as_rows"))
+             nb::arg("as_rows"), nb::arg("budgets") = FileBudgets())
         .def(
             "next", &PyReader::next,
             "((rows, columns or RowTable, skipped, fault or None), where the records after these begin, "
@@ -322,7 +324,7 @@ class PyPointReader {
       : schema_(std::move(schema)), reader_(to_strings(files), schema_.schema(), verify) {}
 
   nb::tuple read(const In<int64_t>& files, const In<uint64_t>& offsets, const In<uint64_t>& sizes,
-                 const In<int64_t>& numbers) {
+                 const In<int64_t>& numbers, const FileBudgets& budgets) {
     const size_t count = files.size();
     if (offsets.size() != count || sizes.size() != count || numbers.size() != count)
       throw nb::value_error("files, offsets, sizes and numbers must have one length");
@@ -335,8 +337,9 @@ class PyPointReader {
         places.push_back(
             {static_cast<size_t>(files.data()[i]), offsets.data()[i], sizes.data()[i], numbers.data()[i]});
       }
-      block = reader_.read(places);
+      block = reader_.read(places, budgets, &signalled);
     }
+    raise_signalled();
     return block_to_python(schema_, std::move(block));
   }
 
@@ -375,7 +378,7 @@ void bind_decode(nb::module_& module) {
       .def(nb::init<const std::vector<nb::bytes>&, PySchema, bool>(), nb::arg("files"), nb::arg("schema"),
            nb::arg("verify"))
       .def("read", &PyPointReader::read, nb::arg("files"), nb::arg("offsets"), nb::arg("sizes"),
-           nb::arg("numbers"), "(rows, columns, [], fault or None)");
+           nb::arg("numbers"), nb::arg("budgets") = FileBudgets(), "(rows, columns, [], fault or None)");
   PyReader<ReadAhead>::bind(
       module, "ReadAhead", "The same for many readers at once: one block ahead, by threads that they share.");
 }

@@ -44,6 +44,7 @@ NB_MODULE(_native, module) {
   module.doc() = "feedline's compiled core; the modules of feedline wrap it, use those.";
   bind_buffer(module);
   bind_checksum(module);
+  bind_file_pool(module);
   bind_gather(module);
   bind_pick(module);
   bind_shuffle(module);

@@ -21,6 +21,9 @@ constexpr size_t kTicketBytes = size_t{512} << 10;
 // A batch as it is stored.
 size_t stored_bytes(const RecordBatch& batch) { return batch.bytes + batch.records.size() * kFraming; }
 
+// Is this a thread of a reader's, and not its caller's?
+thread_local bool is_worker = false;
+
 Fault out_of_memory() { return Fault::io("there is no memory left for the next block", ENOMEM); }
 
 }  // namespace
@@ -146,9 +149,8 @@ bool BlockReader::may_claim() const {
          (!in_turn_ || turn_ == next_ticket());
 }
 
-BlockReader::Claim BlockReader::claim(Lock& state, bool caller) {
+BlockReader::Claim BlockReader::claim(Lock& state) {
   claiming_ = true;
-  caller_claims_ = caller;
   const size_t stretch = std::clamp(block_bytes_, kTicketBytes, std::max(kTicketBytes, options_.block_bytes));
   state.unlock();
   Claim claim = find_work(stretch);
@@ -199,7 +201,7 @@ BlockReader::Claim BlockReader::find_work(size_t stretch) {
       std::unique_ptr<RecordReader> opened;
       claim.fault = RecordReader::open(
           files_[next_file_], options_.compression, on_damage, opened, [this] { return interrupted(); },
-          start);
+          start, options_.budgets);
       reader_ = std::move(opened);
       ++next_file_;
     } catch (const std::bad_alloc&) {
@@ -213,7 +215,7 @@ BlockReader::Claim BlockReader::find_work(size_t stretch) {
 }
 
 bool BlockReader::interrupted() const {
-  return stopping_ || (caller_claims_ && options_.interrupted && options_.interrupted());
+  return stopping_ || (!is_worker && options_.interrupted && options_.interrupted());
 }
 
 void BlockReader::walk(Claim& claim, Found& found) {
@@ -308,13 +310,14 @@ void BlockReader::finish(Claim claim, BlockDecoder& decoder, Found& found, Lock&
 }
 
 void BlockReader::work() {
+  is_worker = true;
   BlockDecoder decoder(schema_, options_);
   Found found;
   Lock state(state_);
   while (true) {
     changed_.wait(state, [&] { return stopping_ || no_more_ || may_claim(); });
     if (stopping_ || no_more_) return;
-    Claim claimed = claim(state, /*caller=*/false);
+    Claim claimed = claim(state);
     changed_.wait(state, [&] { return stopping_ || turn_ == claimed.ticket; });
     if (stopping_) return;
     finish(std::move(claimed), decoder, found, state);
@@ -345,7 +348,7 @@ BlockReader::Outcome BlockReader::next(std::chrono::milliseconds patience, Decod
         std::move(ticket.begin(), ticket.end(), std::back_inserter(taken_));
         continue;
       }
-      claimed_ = claim(state, /*caller=*/true);
+      claimed_ = claim(state);
     }
     // Before anything else: the other threads wait for this turn.
     if (!changed_.wait_for(state, patience, [&] { return turn_ == claimed_->ticket; }))

@@ -41,14 +41,15 @@ struct DecodedBlock {
 struct ReadOptions {
   Compression compression = Compression::kAuto;
   size_t rows = 256;  // of a block; the last may be shorter, and so is one with skipped or very large records
-  size_t threads = 1;                     // 1: the caller's own
-  bool verify = true;                     // check the payloads' checksums
-  bool skip = false;                      // pass over what is damaged
-  ByteSource::Interrupted interrupted{};  // asked in the caller's thread only
-  Start start{};                          // of the records: start.file is an index into the files
+  size_t threads = 1;         // 1: the caller's own
+  bool verify = true;         // check the payloads' checksums
+  bool skip = false;          // pass over what is damaged
+  Interrupted interrupted{};  // asked in the caller's thread only
+  Start start{};              // of the records: start.file is an index into the files
   size_t block_bytes =
       size_t{64} << 20;               // of payloads in a block, about: it ends there before it has its rows
   std::optional<RowLayout> layout{};  // give rows of that layout, and no columns
+  FileBudgets budgets{};              // that open files count against
 };
 
 // Records -> a block of columns, or of rows.
@@ -125,7 +126,7 @@ class BlockReader {
   bool may_claim() const;
   uint64_t next_ticket() const { return first_ticket_ + slots_.size(); }
   // Claims the next ticket and reads its stretch.
-  Claim claim(Lock& state, bool caller);
+  Claim claim(Lock& state);
   // The next stretch or file. By the thread that is claiming_.
   Claim find_work(size_t stretch);
   // The rest of a ticket whose turn it is.
@@ -162,7 +163,6 @@ class BlockReader {
   size_t next_file_;
   std::shared_ptr<RecordReader> reader_;
   std::optional<uint64_t> next_stretch_;  // where it begins, if the file is read in stretches
-  bool caller_claims_ = true;             // it is the caller's thread
 
   // Theirs whose turn it is.
   RecordBatch carried_;  // records of a block that is not complete

@@ -1,25 +1,28 @@
 #include "core/point_reader.h"
 
+#include <cerrno>
+
 #include "core/framing.h"
 
 namespace feedline {
 
 namespace {
 
-// Few enough for any limit on open files.
-constexpr size_t kMaxOpen = 32;
+// At least as many as are open by default; more only cost memory.
+constexpr size_t kMostKnown = 1024;
 
 }  // namespace
 
 PointReader::PointReader(std::vector<std::string> files, std::shared_ptr<const Schema> schema, bool verify)
     : files_(std::move(files)), verify_(verify), decoder_(std::move(schema)) {}
 
-DecodedBlock PointReader::read(std::span<const RecordPlace> places) {
+DecodedBlock PointReader::read(std::span<const RecordPlace> places, const FileBudgets& budgets,
+                               const Interrupted& interrupted) {
   std::lock_guard lock(mutex_);
   DecodedBlock block;
   decoder_.begin(places.size());
   for (const RecordPlace& place : places) {
-    block.fault = read_one(place);
+    block.fault = read_one(place, budgets, interrupted);
     if (!block.fault) continue;
     if (place.file < files_.size()) block.fault.path = files_[place.file];
     if (block.fault.kind != FaultKind::kIo) {
@@ -33,44 +36,44 @@ DecodedBlock PointReader::read(std::span<const RecordPlace> places) {
   return block;
 }
 
-Fault PointReader::read_one(const RecordPlace& place) {
-  std::shared_ptr<ByteSource> source;
-  if (Fault fault = source_of(place.file, source)) return fault;
-  const Fault stale = Fault::corrupt("the index says that a record of " + std::to_string(place.size) +
-                                     " bytes begins here, and there is none");
+Fault PointReader::read_one(const RecordPlace& place, const FileBudgets& budgets,
+                            const Interrupted& interrupted) {
+  if (place.file >= files_.size()) return Fault::io("there is no file " + std::to_string(place.file), EINVAL);
+  DataFile& file = file_at(place.file);
+  DataFile::Loan loan;
+  if (Fault fault = file.borrow(budgets, interrupted, loan)) return fault;
+  const auto stale = [&] {
+    return Fault::corrupt("the index says that a record of " + std::to_string(place.size) +
+                          " bytes begins here, and there is none");
+  };
   // Before anything is allocated for a size that may be a lie.
-  const uint64_t file_size = source->size().value_or(0);
+  const uint64_t file_size = file.size();
   if (place.offset > file_size || file_size - place.offset < kFraming ||
       place.size > file_size - place.offset - kFraming) {
-    return stale;
+    return stale();
   }
   record_.resize(kFraming + static_cast<size_t>(place.size));
   size_t got = 0;
-  if (Fault fault = source->read_at(place.offset, record_.bytes(), got)) return fault;
-  if (got < record_.size() || !header_holds(record_.data()) || header_length(record_.data()) != place.size)
-    return stale;
+  if (Fault fault = loan.read_at(place.offset, record_.bytes(), got)) return fault;
+  if (got < record_.size()) return file.shrunk(place.offset + got);
+  if (!header_holds(record_.data()) || header_length(record_.data()) != place.size) return stale();
   const RecordView record{record_.data() + kHeaderSize, place.size, place.offset, place.number};
   if (verify_ && !payload_holds(record)) return payload_fault(record);
   return decoder_.add(record.payload()) ? Fault{} : std::move(decoder_.fault());
 }
 
-Fault PointReader::source_of(size_t file, std::shared_ptr<ByteSource>& out) {
-  if (const auto known = open_by_file_.find(file); known != open_by_file_.end()) {
-    open_.splice(open_.begin(), open_, known->second);
-    out = known->second->source;
-    return {};
+DataFile& PointReader::file_at(size_t number) {
+  if (const auto found = by_number_.find(number); found != by_number_.end()) {
+    known_.splice(known_.begin(), known_, found->second);
+  } else {
+    if (known_.size() == kMostKnown) {
+      by_number_.erase(known_.back().number);
+      known_.pop_back();
+    }
+    known_.emplace_front(number, files_[number]);
+    by_number_[number] = known_.begin();
   }
-  if (file >= files_.size()) return Fault::io("there is no file " + std::to_string(file), EINVAL);
-  std::unique_ptr<ByteSource> source;
-  if (Fault fault = ByteSource::open(files_[file], Compression::kNone, source)) return fault;
-  out = std::move(source);
-  if (open_.size() == kMaxOpen) {
-    open_by_file_.erase(open_.back().file);
-    open_.pop_back();
-  }
-  open_.push_front({file, out});
-  open_by_file_[file] = open_.begin();
-  return {};
+  return known_.front().file;
 }
 
 }  // namespace feedline

@@ -27,25 +27,28 @@ class PointReader {
  public:
   PointReader(std::vector<std::string> files, std::shared_ptr<const Schema> schema, bool verify);
 
-  // Rows up to the first that is not what the index says; that is the block's fault.
-  DecodedBlock read(std::span<const RecordPlace> places);
+  // Rows up to the first that is not what the index says; that is the block's fault. Files that are opened
+  // for it count against the budgets.
+  DecodedBlock read(std::span<const RecordPlace> places, const FileBudgets& budgets = {},
+                    const Interrupted& interrupted = {});
 
  private:
-  Fault read_one(const RecordPlace& place);
-  Fault source_of(size_t file, std::shared_ptr<ByteSource>& out);
+  Fault read_one(const RecordPlace& place, const FileBudgets& budgets, const Interrupted& interrupted);
+  DataFile& file_at(size_t number);
 
   const std::vector<std::string> files_;
   const bool verify_;
   std::mutex mutex_;  // for all below
   ExampleDecoder decoder_;
   Buffer record_;
-  // The files read last are kept open, the most recent first.
-  struct Open {
-    size_t file;
-    std::shared_ptr<ByteSource> source;
+  // The files read last, the most recent first. Whether they are open is up to the pool.
+  struct Known {
+    Known(size_t at, const std::string& path) : number(at), file(path) {}
+    size_t number;
+    DataFile file;
   };
-  std::list<Open> open_;
-  std::unordered_map<size_t, std::list<Open>::iterator> open_by_file_;
+  std::list<Known> known_;
+  std::unordered_map<size_t, std::list<Known>::iterator> by_number_;
 };
 
 }  // namespace feedline

@@ -127,10 +127,10 @@ RecordReader::RecordReader(std::unique_ptr<ByteSource> source, std::string path,
       number_(start.number) {}
 
 Fault RecordReader::open(const std::string& path, Compression compression, OnDamage on_damage,
-                         std::unique_ptr<RecordReader>& out, ByteSource::Interrupted interrupted,
-                         const Start& start) {
+                         std::unique_ptr<RecordReader>& out, Interrupted interrupted, const Start& start,
+                         FileBudgets budgets) {
   std::unique_ptr<ByteSource> source;
-  Fault fault = ByteSource::open(path, compression, source, std::move(interrupted));
+  Fault fault = ByteSource::open(path, compression, source, std::move(interrupted), std::move(budgets));
   if (!fault && start.offset != 0) fault = source->skip(start.offset);
   if (fault) {
     fault.path = path;
@@ -150,13 +150,17 @@ Fault RecordReader::next(size_t max_records, size_t max_bytes, RecordBatch& batc
     if (held() < kHeaderSize) {
       hold(kHeaderSize);
       if (held() < kHeaderSize && !exhausted_) return {};
-      if (held() == 0) return finish(std::move(broken_), batch);
+      if (held() == 0) {
+        if (is_short()) broken_ = source_->shrunk(offset_);
+        return finish(std::move(broken_), batch);
+      }
     }
     Damage damage;
     const Taken taken = take_record(batch, damage);
     if (taken == Taken::kRecord) [[likely]]
       continue;
     if (taken == Taken::kHungry) return {};
+    if (damage.cut_short && is_short() && !unfinished()) broken_ = source_->shrunk(offset_ + held());
     if (damage.cut_short && broken_) {
       if (on_damage_ == OnDamage::kStop || broken_.kind != FaultKind::kCorrupt) {
         return finish(std::move(broken_), batch);
@@ -246,6 +250,13 @@ RecordReader::Taken RecordReader::take_record(RecordBatch& batch, Damage& damage
 
 void RecordReader::hold(size_t size) {
   if (fed_) return hold_from_stretch(size);
+  if (source_->whole() && !exhausted_) {
+    chunk_ = source_->whole();
+    end_ = chunk_->size();
+    at_ = static_cast<size_t>(std::min<uint64_t>(offset_, end_));
+    exhausted_ = true;
+    (void)source_->skip(end_);
+  }
   while (held() < size && !exhausted_) {
     if (chunk_->size() - at_ < size) {
       // An unknown length is believed one doubling at a time, as the bytes arrive.
@@ -293,6 +304,12 @@ void RecordReader::move_to_chunk(size_t size) {
 
 Stretch RecordReader::read_stretch(uint64_t offset, size_t size) const {
   Stretch stretch;
+  if (offset == 0 && source_->whole() && size >= source_->whole()->size()) {
+    stretch.chunk = source_->whole();
+    stretch.size = stretch.chunk->size();
+    stretch.last = true;
+    return stretch;
+  }
   stretch.chunk = std::make_shared<Buffer>(size);
   stretch.fault = source_->read_at(offset, stretch.chunk->bytes(), stretch.size);
   stretch.last = stretch.size < size || stretch.fault || offset + size >= *size_;

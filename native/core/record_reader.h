@@ -89,8 +89,8 @@ class RecordReader {
   };
 
   static Fault open(const std::string& path, Compression compression, OnDamage on_damage,
-                    std::unique_ptr<RecordReader>& out, ByteSource::Interrupted interrupted = {},
-                    const Start& start = {});
+                    std::unique_ptr<RecordReader>& out, Interrupted interrupted = {}, const Start& start = {},
+                    FileBudgets budgets = {});
 
   // Appends records to `batch` until it holds `max_records`, `max_bytes` of payload or kMaxSkipped notes, or
   // the file ends (then `done()`). After a fault the reader is done; what was appended before is good.
@@ -145,6 +145,8 @@ class RecordReader {
   // How far to go from a record whose payload is damaged, so that no good record is lost; 0 when its size
   // leads nowhere, so that it cannot be believed.
   size_t past_bad_payload(size_t claimed);
+  // Has the data ended before the end that the file had when it was opened?
+  bool is_short() const noexcept { return exhausted_ && !broken_ && size_ && offset_ + held() < *size_; }
   // Is the record at `here()`, which the end of the file cuts short, one that is just being appended?
   bool unfinished() const noexcept;
   // Is there a record `start` bytes from `here()` whose header, which holds, says the truth?

@@ -14,32 +14,15 @@
 #include <system_error>
 #include <utility>
 
-#include "core/buffer.h"
 #include "core/crc32c.h"
 
 namespace feedline {
 namespace {
 
-// Linux moves at most 2 GB per call, zlib counts in 32 bits.
+// zlib counts in 32 bits.
 constexpr size_t kMaxCall = size_t{1} << 30;
-constexpr size_t kInputSize = 256 << 10;
+constexpr uint64_t kInputSize = 256 << 10;
 constexpr int kPatience = 100;  // milliseconds
-
-// Calls `once(into, done)` as read(2) until `into` is full or the data ends. Returns errno, or 0.
-template <class Once>
-int read_fully(std::span<uint8_t> into, size_t& got, Once once) {
-  got = 0;
-  while (got < into.size()) {
-    const ssize_t n = once(into.data() + got, std::min(into.size() - got, kMaxCall), got);
-    if (n == 0) break;
-    if (n > 0) {
-      got += static_cast<size_t>(n);
-    } else if (errno != EINTR) {
-      return errno;
-    }
-  }
-  return 0;
-}
 
 bool is_gzip(std::span<const uint8_t> head) {
   return head.size() >= 3 && head[0] == 0x1f && head[1] == 0x8b && head[2] == Z_DEFLATED;
@@ -93,7 +76,7 @@ std::string in_hex(std::span<const uint8_t> bytes) {
 // after the last one are padding, as for gzip itself.
 class ByteSource::Inflater {
  public:
-  explicit Inflater(bool gzip) : gzip_(gzip), input_(kInputSize) {
+  Inflater(bool gzip, size_t input_size) : gzip_(gzip), input_(input_size) {
     // 15: the largest window; 16 more: gzip's wrapping instead of zlib's.
     if (inflateInit2(&zlib_, gzip ? 15 + 16 : 15) != Z_OK) throw std::bad_alloc();
   }
@@ -119,6 +102,7 @@ class ByteSource::Inflater {
     size_t held = 0;
     Fault fault = source.read_stored(input_.bytes(), held);
     at_end_ = held < input_.size();
+    if (!fault && at_end_ && source.consumed() < source.file_size()) fault = source.shrunk(source.consumed());
     zlib_.next_in = input_.data();
     zlib_.avail_in = static_cast<uInt>(held);
     return fault;
@@ -185,96 +169,117 @@ class ByteSource::Inflater {
   z_stream zlib_{};
 };
 
-ByteSource::ByteSource(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+ByteSource::ByteSource(const std::string& path, Interrupted interrupted, FileBudgets budgets)
+    : file_(path), interrupted_(std::move(interrupted)), budgets_(std::move(budgets)) {}
 
-ByteSource::~ByteSource() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-Fault ByteSource::os_fault(const char* doing, int error) const {
-  Fault fault = Fault::io(std::string(doing) + ": " + std::generic_category().message(error), error);
-  fault.path = path_;
-  return fault;
-}
+ByteSource::~ByteSource() = default;
 
 Fault ByteSource::open(const std::string& path, Compression compression, std::unique_ptr<ByteSource>& out,
-                       Interrupted interrupted) {
-  int descriptor = -1;
-  int error = EINVAL;
-  // A path with a zero byte would open the file that is named by what is in front of it.
-  if (path.find('\0') == std::string::npos) {
-    do {
-      // Not waiting here: a pipe without a writer is waited for where the wait can be interrupted.
-      descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-      error = errno;
-    } while (descriptor < 0 && error == EINTR);
-  }
-  std::unique_ptr<ByteSource> source(new ByteSource(path, descriptor));
-  if (descriptor < 0) return source->os_fault("cannot open", error);
-  source->interrupted_ = std::move(interrupted);
+                       Interrupted interrupted, FileBudgets budgets) {
+  std::unique_ptr<ByteSource> source(new ByteSource(path, std::move(interrupted), std::move(budgets)));
   if (Fault fault = source->start(compression)) return fault;
   out = std::move(source);
   return {};
 }
 
 Fault ByteSource::start(Compression compression) {
-  struct stat status;
-  if (::fstat(descriptor_, &status) != 0) return os_fault("cannot open", errno);
-  if (S_ISDIR(status.st_mode)) return os_fault("cannot read", EISDIR);
-  regular_ = S_ISREG(status.st_mode);
-  if (regular_) {
-    file_size_ = static_cast<uint64_t>(status.st_size);
-    // Only advice: where it is not taken, reading is slower and nothing else.
-    (void)::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
+  DataFile::Loan loan;
+  if (Fault fault = borrow(loan)) return fault;
+  const bool regular = file_.is_regular();
+  if (regular && file_.size() <= kWhole) {
+    if (Fault fault = read_whole(loan)) return fault;
   }
-  if (compression == Compression::kNone) return {};
+  if (compression == Compression::kNone) {
+    plain_whole_ = whole_;
+    return {};
+  }
 
   size_t got = 0;
-  if (Fault fault = read_stored(head_, got)) return fault;
-  head_size_ = got;
-  consumed_ = 0;
+  Fault fault = regular ? read_stored_at(0, head_, got) : read_pipe(head_, got);
+  if (fault) return fault;
+  if (!regular) head_size_ = got;
   const std::span<const uint8_t> head(head_.data(), got);
-  if (head.empty()) return {};
   if (compression == Compression::kAuto) compression = detect(head);
-  if (compression == Compression::kNone) return {};
+  if (compression == Compression::kNone || head.empty()) {
+    plain_whole_ = whole_;
+    return {};
+  }
 
   const bool gzip = compression == Compression::kGzip;
   if (gzip ? !is_gzip(head) : !is_zlib(head)) {
-    Fault fault = Fault::corrupt(std::string("not a ") + (gzip ? "gzip" : "zlib") +
-                                 " stream: the first bytes are " + in_hex(head));
-    fault.path = path_;
+    fault = Fault::corrupt(std::string("not a ") + (gzip ? "gzip" : "zlib") +
+                           " stream: the first bytes are " + in_hex(head));
+    fault.path = path();
     return fault;
   }
-  inflater_ = std::make_unique<Inflater>(gzip);
+  inflater_ = std::make_unique<Inflater>(gzip, regular ? std::min(kInputSize, file_.size()) : kInputSize);
   compression_ = compression;
   return {};
 }
 
-Fault ByteSource::read_stored(std::span<uint8_t> into, size_t& got) {
-  const size_t ahead = std::min(head_size_ - head_at_, into.size());
-  std::copy_n(head_.begin() + static_cast<ptrdiff_t>(head_at_), ahead, into.data());
-  head_at_ += ahead;
-  const int error = read_fully(into.subspan(ahead), got,
-                               [this](uint8_t* at, size_t size, size_t) { return read_some(at, size); });
-  got += ahead;
-  consumed_ += got;
-  return error != 0 ? os_fault("cannot read", error) : Fault{};
+Fault ByteSource::read_whole(DataFile::Loan& loan) {
+  auto bytes = std::make_shared<Buffer>(static_cast<size_t>(file_.size()));
+  size_t got = 0;
+  if (Fault fault = loan.read_at(0, bytes->bytes(), got)) return fault;
+  loan.close();
+  bytes->resize(got);
+  whole_ = std::move(bytes);
+  return {};
 }
 
-int64_t ByteSource::read_some(uint8_t* into, size_t size) {
-  while (!regular_) {
-    pollfd waiting{descriptor_, POLLIN, 0};
+Fault ByteSource::read_stored(std::span<uint8_t> into, size_t& got) {
+  if (!file_.is_regular()) return read_pipe(into, got);
+  // What was appended since the file was opened is not looked at.
+  const uint64_t left = file_.size() - std::min(file_.size(), consumed_);
+  Fault fault =
+      read_stored_at(consumed_, into.first(static_cast<size_t>(std::min<uint64_t>(into.size(), left))), got);
+  consumed_ += got;
+  return fault;
+}
+
+Fault ByteSource::read_stored_at(uint64_t offset, std::span<uint8_t> into, size_t& got) const {
+  got = 0;
+  if (into.empty()) return {};
+  if (whole_) {
+    const std::span<const uint8_t> rest = std::as_const(*whole_).bytes().subspan(
+        static_cast<size_t>(std::min<uint64_t>(offset, whole_->size())));
+    got = std::min(rest.size(), into.size());
+    std::copy_n(rest.begin(), got, into.begin());
+    return {};
+  }
+  DataFile::Loan loan;
+  if (Fault fault = borrow(loan)) return fault;
+  // Only advice: where it is not taken, reading is slower and nothing else.
+  if (loan.is_fresh()) (void)::posix_fadvise(loan.descriptor(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  return loan.read_at(offset, into, got);
+}
+
+Fault ByteSource::read_pipe(std::span<uint8_t> into, size_t& got) {
+  DataFile::Loan loan;
+  if (Fault fault = borrow(loan)) return fault;
+  got = std::min(head_size_ - head_at_, into.size());
+  std::copy_n(head_.begin() + static_cast<ptrdiff_t>(head_at_), got, into.data());
+  head_at_ += got;
+  int error = 0;
+  while (got < into.size() && error == 0) {
+    pollfd waiting{loan.descriptor(), POLLIN, 0};
     const int ready = ::poll(&waiting, 1, kPatience);
-    if (ready > 0) break;
-    if (ready < 0 && errno != EINTR) return -1;
-    if (interrupted_ && interrupted_()) {
-      errno = ECANCELED;
-      return -1;
+    if (ready > 0) {
+      const ssize_t n = ::read(loan.descriptor(), into.data() + got, std::min(into.size() - got, kMaxCall));
+      if (n == 0) break;
+      if (n > 0) {
+        got += static_cast<size_t>(n);
+      } else if (errno != EINTR && errno != EAGAIN) {  // EAGAIN: somebody else was quicker
+        error = errno;
+      }
+    } else if (ready < 0 && errno != EINTR) {
+      error = errno;
+    } else if (interrupted_ && interrupted_()) {
+      error = ECANCELED;
     }
   }
-  const ssize_t n = ::read(descriptor_, into, size);
-  if (n < 0 && errno == EAGAIN) errno = EINTR;  // somebody else was quicker: wait again
-  return n;
+  consumed_ += got;
+  return error != 0 ? file_.os_fault("cannot read", error) : Fault{};
 }
 
 Fault ByteSource::read(std::span<uint8_t> into, size_t& got) {
@@ -283,11 +288,8 @@ Fault ByteSource::read(std::span<uint8_t> into, size_t& got) {
 
 Fault ByteSource::skip(uint64_t bytes) {
   uint64_t passed = 0;
-  if (regular_ && !inflater_) {
-    passed = std::min(bytes, file_size_);
-    if (::lseek(descriptor_, static_cast<off_t>(passed), SEEK_SET) < 0) return os_fault("cannot read", errno);
-    head_at_ = head_size_;
-    consumed_ = passed;
+  if (file_.is_regular() && !inflater_) {
+    passed = consumed_ = std::min(bytes, file_.size());
   } else {
     Buffer unwanted(kInputSize);
     while (passed < bytes) {
@@ -301,40 +303,39 @@ Fault ByteSource::skip(uint64_t bytes) {
   if (passed == bytes) return {};
   Fault fault = Fault::corrupt("the data ends at byte " + std::to_string(passed) + ", before byte " +
                                std::to_string(bytes) + ", where reading was to go on");
-  fault.path = path_;
+  fault.path = path();
   return fault;
 }
 
 Fault ByteSource::read_at(uint64_t offset, std::span<uint8_t> into, size_t& got) const {
   got = 0;
-  if (!regular_ || inflater_) return os_fault("cannot read at an offset", ESPIPE);
+  if (!file_.is_regular() || inflater_) return file_.os_fault("cannot read at an offset", ESPIPE);
   if (offset > static_cast<uint64_t>(INT64_MAX) - into.size())
-    return os_fault("cannot read at an offset", EINVAL);
-  const int error = read_fully(into, got, [this, offset](uint8_t* at, size_t size, size_t done) {
-    return ::pread(descriptor_, at, size, static_cast<off_t>(offset + done));
-  });
-  return error != 0 ? os_fault("cannot read", error) : Fault{};
+    return file_.os_fault("cannot read at an offset", EINVAL);
+  return read_stored_at(offset, into, got);
 }
 
 bool ByteSource::is_being_appended(uint64_t offset, uint64_t end) const noexcept {
-  if (!regular_ || inflater_) return false;
+  if (!file_.is_regular() || inflater_) return false;
+  DataFile::Loan loan;
+  if (borrow(loan)) return false;
   // The lock first: when it is free, whoever had it has left the file as it is to be.
-  if (::flock(descriptor_, LOCK_SH | LOCK_NB) != 0) {
+  if (::flock(loan.descriptor(), LOCK_SH | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return true;
   } else {
-    ::flock(descriptor_, LOCK_UN);
+    ::flock(loan.descriptor(), LOCK_UN);
   }
   struct stat now{};
-  if (::fstat(descriptor_, &now) != 0) return false;
+  if (::fstat(loan.descriptor(), &now) != 0) return false;
   const auto size = static_cast<uint64_t>(now.st_size);
-  return size == offset || (size > file_size_ && size >= end);
+  return size == offset || (size > file_.size() && size >= end);
 }
 
 uint64_t ByteSource::padding() const noexcept { return inflater_ ? inflater_->padding() : 0; }
 
 std::optional<uint64_t> ByteSource::size() const noexcept {
-  if (!regular_ || inflater_) return std::nullopt;
-  return file_size_;
+  if (!file_.is_regular() || inflater_) return std::nullopt;
+  return file_.size();
 }
 
 }  // namespace feedline

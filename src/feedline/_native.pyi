@@ -153,6 +153,16 @@ class Decoder:
 _Decoded = tuple[int, list[Any], list[Fault], Fault | None]
 _Place = tuple[int, int, int]  # file, offset, record
 
+class FileBudget:
+    limit: int
+    def __init__(self, limit: int) -> None: ...
+    @staticmethod
+    def process() -> FileBudget: ...
+    @property
+    def open(self) -> int: ...
+    @property
+    def most(self) -> int: ...
+
 class BlockReader:
     def __init__(
         self,
@@ -166,6 +176,7 @@ class BlockReader:
         start: _Place,
         block_bytes: int,
         as_rows: bool,
+        budgets: list[FileBudget] = ...,
     ) -> None: ...
     def next(self) -> tuple[_Decoded, _Place | None, _Place | None] | None: ...
     def close(self) -> None: ...
@@ -174,7 +185,14 @@ class ReadAhead(BlockReader): ...
 
 class PointReader:
     def __init__(self, files: list[bytes], schema: Schema, verify: bool) -> None: ...
-    def read(self, files: _Int64, offsets: _UInt64, sizes: _UInt64, numbers: _Int64) -> _Decoded: ...
+    def read(
+        self,
+        files: _Int64,
+        offsets: _UInt64,
+        sizes: _UInt64,
+        numbers: _Int64,
+        budgets: list[FileBudget] = ...,
+    ) -> _Decoded: ...
 
 # Columns -> Examples
 

@@ -723,6 +723,10 @@ class Dataset:
         Workers end about three seconds after their last use. `memory_limit`, in bytes or as "4GB", bounds
         what these steps and prefetch hold ahead. What is None is left as it is.
 
+        `max_open_files` is the number of data files that all iterators of this dataset, and the workers that
+        read for them, may have open together. Files beyond it are closed and opened again, so any
+        `cycle_length` works. Without it, a process has at most 256 data files open, or half of `ulimit -n`.
+
         >>> [int(x) for x in Dataset.range(3).with_options(memory_limit="4GB", workers=2)]
         [0, 1, 2]
         """

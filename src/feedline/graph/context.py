@@ -86,6 +86,7 @@ class Context:
     rows_by_number: bool = False  # blocks may tell the numbers of rows instead, where they can be gathered
     must_repeat: bool = False  # is a source an error that gives other elements than when its state was taken?
     workers: int | None = None  # places at once for users' functions, at most; None: as their steps say
+    open_files: tuple[Any, ...] = ()  # the FileBudgets that files count against, beside the process's
     seeds: Mapping[Node, int] = field(default_factory=dict)  # drawn when the iteration began, elsewhere
     # How to open a span of a node that is only streamed, from the number of one row to that of another.
     span_openers: Mapping[Node, Callable[[int, int], Stream]] = field(default_factory=dict)

@@ -68,7 +68,9 @@ class ParallelStream(Stream):
     ) -> None:
         """With `rows_by_number`, the job is given rows that were only told by their numbers, if possible."""
         # Where the context has readers of spans, rows come from them, even if they could be gathered.
-        if rows_by_number and goes_by_number(input) and not context.span_openers:
+        # A budget of open files is kept by reading here.
+        is_free = not context.span_openers and not context.open_files
+        if rows_by_number and goes_by_number(input) and is_free:
             context = replace(context, rows_by_number=True)
         self._rows = Cursor(context, input, state)
         self._doing = context.services.parallel(job, self._rows, context, places, executor)

@@ -16,6 +16,7 @@ from feedline.graph import Context, Indices, Node, Peek, Source, State, Stream
 from feedline.graph.indexed import InOrder
 from feedline.records.beside import MANIFEST_SUFFIX, is_feedlines
 from feedline.records.file_facts import file_facts
+from feedline.records.paths import closest_parent, is_file
 from feedline.records.shard_files import is_manifest
 from feedline.spec import STRING, ArraySpec
 from feedline.structure import flatten
@@ -40,6 +41,7 @@ class ListFiles(Node):
             raise UsageError(
                 f"list_files: no file matches {', '.join(patterns) or 'an empty list of patterns'}.\n"
                 f"  Patterns without a leading / start in {os.getcwd()}."
+                + "".join(f"\n  {parent}" for parent in dict.fromkeys(map(closest_parent, patterns)))
             )
         return cls(tuple(found), **site)
 
@@ -79,7 +81,8 @@ def _checked(pattern: Any) -> Any:
 def _matches(pattern: str) -> list[str]:
     """As tf.data: hidden files match, too; ** is *; a backslash makes the next character an ordinary one.
 
-    Unlike tf.data's, a pattern leaves out what feedline wrote beside data: tf.data fails when it reads that.
+    Unlike tf.data's, a pattern leaves out what feedline wrote beside data: tf.data fails when it reads that;
+    and pipes, sockets and devices, where a reader could wait forever.
     """
     fixed = re.split(r"[*?[\\]", pattern, maxsplit=1)[0]
     if fixed == pattern:
@@ -90,7 +93,11 @@ def _matches(pattern: str) -> list[str]:
     begin = pattern.rfind("/", 0, len(fixed)) + 1  # directories in front of the first * are the caller's word
     found = glob.glob(ours.rstrip("/"), include_hidden=True)
     return [
-        path for path in found if not any(map(is_feedlines, path[begin:].split("/"))) and not _is_old(path)
+        path
+        for path in found
+        if not any(map(is_feedlines, path[begin:].split("/")))
+        and not _is_old(path)
+        and (is_file(path) or os.path.isdir(path))
     ]
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from feedline.block import Block
 from feedline.graph import Context, Indices, Node, Peek, State, Stream, tree
 from feedline.graph.arguments import bytes_of, check_bool, check_int
 from feedline.graph.span import Span
+from feedline.records.open_files import FileBudget
 
 _BLOCKS = 8  # that a step holds at a time
 
@@ -49,7 +51,7 @@ class Options(Node):
         return self.input.spec(peek)
 
     def gather(self, indices: Indices, context: Context) -> Block:
-        return context.gather(self.input, indices)
+        return self.context_for_input(context).gather(self.input, indices)
 
     def open(self, context: Context, state: State) -> Stream:
         return self.context_for_input(context).open(self.input, state)
@@ -57,7 +59,15 @@ class Options(Node):
     def open_span(self, context: Context, begin: int, end: int) -> Stream:
         return self.context_for_input(context).open(Span(self.input, begin, end))
 
+    @cached_property
+    def _budget(self) -> FileBudget:
+        """One for all iterations."""
+        assert self.max_open_files is not None
+        return FileBudget(self.max_open_files)
+
     def context_for_input(self, context: Context) -> Context:
+        if self.max_open_files is not None:
+            context = replace(context, open_files=(*context.open_files, self._budget))
         if self.workers is not None:
             context = replace(context, workers=self.workers)
         if self.memory_limit is not None:

@@ -62,7 +62,7 @@ class TFRecords(Node):
     def gather(self, indices: Indices, context: Context) -> Block:
         if self._points is None:
             raise UsageError(f"{self}: without an index beside each file, records come in order only.")
-        return self._points.take(indices)
+        return self._points.take(indices, context.open_files)
 
     def open(self, context: Context, state: State) -> Stream:
         return _RecordStream(self, context, state)
@@ -106,6 +106,7 @@ class _RecordStream(Stream):
             block_bytes=context.block_bytes,
             shared=not alone,
             as_rows=context.rows_are_picked,
+            budgets=context.open_files,
         )
         return self._source
 

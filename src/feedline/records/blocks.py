@@ -14,6 +14,7 @@ from feedline.errors import SchemaError, UsageError
 from feedline.records.decode import Features, Plan, plan_of
 from feedline.records.faults import placed, to_error
 from feedline.records.indexing import FRAMING, Offsets, load_index
+from feedline.records.open_files import FileBudget
 from feedline.records.paths import Files, compression_name, resolve
 from feedline.records.reading import OnCorrupt, SkipCount, skips
 from feedline.records.same_set import SameSet
@@ -63,11 +64,13 @@ class BlockSource:
         block_bytes: int = _MAX_BLOCK_BYTES,
         shared: bool = False,
         as_rows: bool = False,
+        budgets: Sequence[FileBudget] = (),
     ) -> None:
         """Without a `plan`, rows are the records' bytes.
 
         `shared`: one block is made ahead by threads that all such sources share, instead of by `threads` of
         its own. `as_rows`: blocks are tables, where features are of a fixed size, for rows that are picked.
+        Files that it has open count against the `budgets`.
         """
         self._plan = plan or _WHOLE
         self._open = _native.ReadAhead if shared else _native.BlockReader
@@ -82,6 +85,7 @@ class BlockSource:
             "block_bytes": block_bytes,
             # Values of a table are seen only when they are picked: too late to say which record is wrong.
             "as_rows": as_rows and not self._plan.checks_values,
+            "budgets": [budget.native for budget in budgets],
         }
         self.place = start
         self.skipped = SkipCount()
@@ -267,13 +271,14 @@ class PointSource:
     def __len__(self) -> int:
         return int(self._firsts[-1])
 
-    def take(self, indices: np.ndarray[Any, np.dtype[np.int64]]) -> Block:
+    def take(self, indices: np.ndarray[Any, np.dtype[np.int64]], budgets: Sequence[FileBudget] = ()) -> Block:
         """The records at `indices`, counted over all files."""
         files = np.searchsorted(self._firsts, indices, side="right") - 1
         places = indices + files
         offsets = self._offsets[places]
         sizes = self._offsets[places + 1] - offsets - np.uint64(FRAMING)
-        decoded = self._reader.read(files, offsets, sizes, indices - self._firsts[files])
+        native = [budget.native for budget in budgets]
+        decoded = self._reader.read(files, offsets, sizes, indices - self._firsts[files], native)
         rows, arrays, _, fault = decoded
         self._set.check()
         if fault is not None:
@@ -283,6 +288,6 @@ class PointSource:
         except SchemaError as error:
             if len(indices) > 1:
                 for index in indices:
-                    self.take(np.array([index]))
+                    self.take(np.array([index]), budgets)
             path, number = self._paths[files[0]], int(indices[0] - self._firsts[files[0]])
             raise placed(error, path=path, record=number, offset=int(offsets[0])) from None

@@ -12,6 +12,14 @@ from feedline._native import Fault
 from feedline.errors import CorruptRecord, FeedlineError, NotAnExample, NotTFRecord, SchemaError
 from feedline.records.known_formats import file_format, record_content
 
+_ADVICE = {
+    errno.ENOENT: ". Check the path; if it was listed before, the file has been removed since",
+    errno.EACCES: ". Give this user the right to read it, or leave it out",
+    errno.ELOOP: ". Its links lead in a circle: make them point to a file, or leave it out",
+    errno.ENXIO: ". It is a socket, or a device that is not there: leave it out",
+    errno.EMFILE: ". Raise ulimit -n, or close files that the program has open",
+    errno.EIO: ". The disk or the network failed: see the system's log, and restore the file from a copy",
+}
 _SHOWN = 24  # bytes of a record that is no Example
 
 
@@ -24,7 +32,9 @@ def to_error(fault: Fault, *, checked: bool = True) -> FeedlineError | OSError |
     if fault.kind == "io":
         if fault.os_error == errno.ENOMEM:
             return MemoryError(fault.what)
-        return OSError(fault.os_error, fault.what, fault.path)
+        # Others are the native core's own sentences, and say themselves what to do.
+        advice = _ADVICE.get(fault.os_error, "") if fault.what.startswith("cannot ") else ""
+        return OSError(fault.os_error, fault.what + advice, fault.path)
     if fault.kind == "schema":
         return SchemaError(fault.what, **_place(fault), remedy=_schema_remedy(fault))
     if fault.payload:

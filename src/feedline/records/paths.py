@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 from collections.abc import Iterable
 
 from feedline.errors import UsageError
@@ -20,8 +21,9 @@ def resolve(files: Files) -> list[str]:
 
     A directory stands for the files in it, hidden ones apart; it is not searched deeper. Of files that a
     manifest tells of, it means the shards in the manifest, whatever others are left of older sets.
-    Directories and globs leave out what feedline wrote beside the data. A path that exists is taken as it is,
-    even if it holds `*`, `?` or `[`.
+    Directories and globs leave out what feedline wrote beside the data, and what is no regular file: a pipe
+    is read only if it is named. A link that leads nowhere is kept, so that reading it fails. A path that
+    exists is taken as it is, even if it holds `*`, `?` or `[`.
     """
     if isinstance(files, str | bytes | os.PathLike):
         return _resolve_one(os.fsdecode(files))
@@ -41,11 +43,12 @@ def _resolve_one(path: str) -> list[str]:
         return found
     if not os.path.exists(path) and glob.has_magic(path):
         matches = glob.glob(path, recursive=True)
-        found = sorted(
-            match for match in matches if _is_data(os.path.basename(match)) and not os.path.isdir(match)
-        )
+        found = sorted(match for match in matches if _is_data(os.path.basename(match)) and is_file(match))
         if not found:
-            raise UsageError(f"{path}: no file matches this pattern.{unfinished(os.path.dirname(path))}")
+            raise UsageError(
+                f"{path}: no file matches this pattern.\n"
+                f"  {closest_parent(path)}{unfinished(os.path.dirname(path))}"
+            )
         return found
     return [path]
 
@@ -72,9 +75,30 @@ def _listed(path: str) -> list[str]:
         return sorted(
             entry.name
             for entry in entries
-            if entry.is_file()
+            if is_file(entry)
             and (prefix_of_manifest(entry.name) or (entry.name[0] not in "._" and _is_data(entry.name)))
         )
+
+
+def is_file(path: str | os.DirEntry[str]) -> bool:
+    """Is it a regular file, or a link that leads nowhere? Directories, pipes, sockets and devices are not."""
+    try:
+        if isinstance(path, os.DirEntry) and path.is_file(follow_symlinks=False):
+            return True  # without asking the file system
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except OSError:
+        return True
+
+
+def closest_parent(pattern: str) -> str:
+    """A sentence for errors: down to where does the path of a pattern exist?"""
+    directory = os.path.abspath(pattern)
+    while glob.has_magic(directory) or not os.path.isdir(directory):
+        directory = os.path.dirname(directory)
+    said = f"The closest directory that exists is {directory}"
+    return (
+        f"{said}." if os.access(directory, os.R_OK | os.X_OK) else f"{said}, and this user may not list it."
+    )
 
 
 def _is_data(name: str) -> bool:

@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import Protocol
 from weakref import WeakValueDictionary
 
+from feedline.records import open_files
 from feedline.run.cores import usable_cores
 from feedline.run.worker_process import SentJob, Worker
 
@@ -73,11 +74,11 @@ def hire(job: SentJob, holder: Holder) -> Worker | None:
     _starting.append(None)  # before counting: two threads must not take the same place
     try:
         if _count() + len(_starting) <= _limit(holder):
-            return _start()
+            return _start(holder)
         if (worker := _lent_by_others(job, holder)) is not None:
             return worker
         # One is due to everybody: who waited for another iteration to end could wait forever.
-        return None if holder.size else _start()
+        return None if holder.size else _start(holder)
     finally:
         _starting.pop()
 
@@ -106,8 +107,12 @@ def _limit(holder: Holder) -> int:
 
 
 def _count() -> int:
+    return len(_running())
+
+
+def _running() -> list[Worker]:
     workers = (known() for known in _all.valuerefs())
-    return sum(worker is not None and worker.is_running for worker in workers)
+    return [worker for worker in workers if worker is not None and worker.is_running]
 
 
 def _known_holders() -> list[Holder]:
@@ -115,11 +120,16 @@ def _known_holders() -> list[Holder]:
     return [holder for known in _holders.valuerefs() if (holder := known()) is not None]
 
 
-def _start() -> Worker:
-    worker = Worker()
+def _start(holder: Holder) -> Worker:
+    worker = Worker(open_files.share_of_worker(_limit(holder)))
     _all[worker.pid] = worker
+    _lend_files()
     _ensure_looked_after()
     return worker
+
+
+def _lend_files() -> None:
+    open_files.lend(worker.open_files for worker in _running())
 
 
 def _waiting() -> Iterator[Worker]:
@@ -197,6 +207,7 @@ def _look() -> bool:
     for holder in _known_holders():
         for worker in holder.give_back(holder.patience):
             worker.close()
+    _lend_files()
     return _count() > 0
 
 
@@ -215,6 +226,7 @@ def _leave_to_parent() -> None:
         if (worker := known()) is not None:
             worker.channel.close()
     _all.clear()
+    _lend_files()
     _holders.clear()
     _idle.clear()
     _starting.clear()

@@ -14,7 +14,7 @@ from feedline.block import Block
 from feedline.graph import Context, Cursor, Indices, Node, State, Stream, random_nodes, tree
 from feedline.graph.alike import NoElement
 from feedline.graph.arguments import AUTOTUNE
-from feedline.graph.job import Doing, Job, Opener
+from feedline.graph.job import Doing, Job, NotOpened, Opener
 from feedline.graph.span import Span
 from feedline.run.background import Background
 from feedline.run.by_number import ByNumber
@@ -121,7 +121,15 @@ class LocalServices:
     def remote(self, opener: Opener, context: Context, state: State, workers: int) -> Stream:
         size = self._workers_for(workers, context)
         with self._lock:
-            return RemoteStream(self._open_crew(), size, opener, context, state)
+            crew = self._open_crew()
+            for budget in context.open_files:
+                size = min(size, budget.workers_for(crew, size))
+            if size:
+                return RemoteStream(crew, size, opener, context, state)
+        try:
+            return opener.open(replace(context, workers=0), state)
+        except Exception as error:
+            raise NotOpened(error) from error
 
     def _processes(self, job: Job, size: int, is_span: bool) -> ProcessTeam:
         sent = self._sent_for_spans(job) if is_span else None
@@ -153,7 +161,8 @@ class LocalServices:
         seeds = tuple(one.seed_in(context) for one in random_nodes(node))
         known = _peeked.setdefault(node, {})
         if seeds not in known:
-            known[seeds] = _looked_at(Context(LocalServices(), workers=0, seeds=context.seeds), node)
+            alone = Context(LocalServices(), workers=0, open_files=context.open_files, seeds=context.seeds)
+            known[seeds] = _looked_at(alone, node)
         return known[seeds]
 
     def clock(self) -> float:

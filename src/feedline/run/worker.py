@@ -26,6 +26,7 @@ from feedline.block import Block
 from feedline.errors import WorkerError
 from feedline.graph import State, Stream
 from feedline.graph.calls import Collector
+from feedline.records import open_files
 from feedline.run import pickling
 from feedline.run.channel import Be, Channel, Closed, Done, Forget, Learn, Read, Run
 from feedline.run.clock import MOST_SECONDS, deadline
@@ -37,7 +38,8 @@ LULL = 0.02
 """Seconds without a task after which there is time to tidy up."""
 
 
-def main(channel: int, last_words: int) -> None:
+def main(channel: int, last_words: int, most_open_files: int) -> None:
+    open_files.set_limit(most_open_files)
     sock = socket.socket(fileno=channel)
     # Processes that the user's functions start must not hold the socket: its end tells of this one's.
     sock.set_inheritable(False)

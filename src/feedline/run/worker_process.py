@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 # Not `-m`: the modules must be looked for where this process does before the first is imported.
 _START = """
 import sys
-sys.path[:] = sys.argv[3:]
+sys.path[:] = sys.argv[4:]
 from feedline.run.worker import main
-main(*map(int, sys.argv[1:3]))
+main(*map(int, sys.argv[1:4]))
 """
 STARTING = 0.2
 """Seconds, about, until a new worker has begun with its work."""
@@ -138,14 +138,15 @@ def _place() -> Be:
 class Worker:
     """One process, and what lies between it and this one."""
 
-    def __init__(self) -> None:
+    def __init__(self, open_files: int) -> None:
+        self.open_files = open_files  # at a time
         self.channel, there = Channel.pair()
         self._words = not_standard(os.memfd_create("feedline", os.MFD_CLOEXEC))
         passed = there.fileno(), self._words
         self._place = _place()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _START, *map(str, passed), *self._place.paths],
+                [sys.executable, "-c", _START, *map(str, (*passed, open_files)), *self._place.paths],
                 stdin=subprocess.DEVNULL,
                 pass_fds=passed,
                 process_group=0,  # Ctrl-C is for this process
