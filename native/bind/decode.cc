@@ -19,6 +19,7 @@
 #include "core/block_reader.h"
 #include "core/point_reader.h"
 #include "core/read_ahead.h"
+#include "core/small_files.h"
 #include "core/tensor_proto.h"
 
 namespace feedline::bind {
@@ -315,6 +316,40 @@ class PyReader {
   std::unique_ptr<Reader> reader_;
 };
 
+class PySmallFiles {
+ public:
+  PySmallFiles(const std::vector<nb::bytes>& files, PySchema schema, bool verify,
+               const std::string& compression, size_t block_bytes, bool as_rows)
+      : schema_(std::move(schema)) {
+    ReadOptions options;
+    options.compression = compression_from(compression);
+    options.verify = verify;
+    options.block_bytes = block_bytes;
+    if (as_rows) options.layout = schema_.layout();
+    files_ = std::make_unique<SmallFiles>(to_strings(files), schema_.schema(), options);
+  }
+  ~PySmallFiles() {
+    nb::gil_scoped_release release;
+    files_.reset();
+  }
+
+  nb::tuple take() {
+    SmallFiles::Result result;
+    {
+      nb::gil_scoped_release release;
+      result = files_->take();
+    }
+    nb::list rows;
+    for (const std::optional<SmallFiles::Rows>& one : result.files)
+      rows.append(one ? nb::object(nb::make_tuple(one->begin, one->end)) : nb::none());
+    return nb::make_tuple(block_to_python(schema_, std::move(result.block)), rows);
+  }
+
+ private:
+  PySchema schema_;
+  std::unique_ptr<SmallFiles> files_;
+};
+
 // Records by their place, for random access.
 class PyPointReader {
  public:
@@ -371,6 +406,12 @@ void bind_decode(nb::module_& module) {
       .def("copy", &PyTablePicker::copy, nb::arg("picks"), "The same as a RowTable.");
 
   PyReader<BlockReader>::bind(module, "BlockReader", "TFRecord files -> columns, by `threads` threads.");
+  nb::class_<PySmallFiles>(module, "SmallFiles", "Small TFRecord files -> one block, made ahead.")
+      .def(nb::init<const std::vector<nb::bytes>&, PySchema, bool, const std::string&, size_t, bool>(),
+           nb::arg("files"), nb::arg("schema"), nb::arg("verify"), nb::arg("compression"),
+           nb::arg("block_bytes"), nb::arg("as_rows"))
+      .def("take", &PySmallFiles::take,
+           "((rows, columns or RowTable, [], None), (begin, end) or None for each file), once.");
   nb::class_<PyPointReader>(module, "PointReader", "Single records of plain files -> columns.")
       .def(nb::init<const std::vector<nb::bytes>&, PySchema, bool>(), nb::arg("files"), nb::arg("schema"),
            nb::arg("verify"))

@@ -172,6 +172,18 @@ class BlockReader:
 
 class ReadAhead(BlockReader): ...
 
+class SmallFiles:
+    def __init__(
+        self,
+        files: list[bytes],
+        schema: Schema,
+        verify: bool,
+        compression: str,
+        block_bytes: int,
+        as_rows: bool,
+    ) -> None: ...
+    def take(self) -> tuple[_Decoded, list[tuple[int, int] | None]]: ...
+
 class PointReader:
     def __init__(self, files: list[bytes], schema: Schema, verify: bool) -> None: ...
     def read(self, files: _Int64, offsets: _UInt64, sizes: _UInt64, numbers: _Int64) -> _Decoded: ...

@@ -9,11 +9,11 @@ Rows are not copied here: a block of the result only says which row of which blo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -31,13 +31,14 @@ from feedline.graph import (
     Peek,
     State,
     Stream,
+    Wholes,
     tree,
 )
 from feedline.graph.alike import Alike
 from feedline.graph.arguments import AUTOTUNE, check_function, check_int
 from feedline.graph.chance import for_made
 from feedline.graph.job import NotOpened
-from feedline.ops.elsewhere import Elsewhere
+from feedline.ops.elsewhere import Elsewhere, made_by
 from feedline.ops.from_generator import Shards
 from feedline.ops.same_shards import SameShards
 from feedline.picker import Picks
@@ -46,6 +47,7 @@ from feedline.structure import flatten
 
 _AHEAD = 8  # blocks' worth of rows that the slots hold together
 _FEWEST_BYTES = 64 << 10  # of each
+_MOST_TOGETHER = 32  # datasets that are read together
 _LONG = 0.002  # seconds that a function takes which does more than to name a dataset
 
 
@@ -87,27 +89,31 @@ class Interleave(DrawingNode):
     def open(self, context: Context, state: State) -> Stream:
         return _InterleaveStream(self, context, state)
 
-    def rows_made_of(self, element: Any, number: int, context: Context, state: State = None) -> Cursor:
-        """The rows of the dataset that the function returns for an element."""
-        seed = self.seed_in(context)
-        elsewhere = Elsewhere(self.function, element, number, seed, self.workers, site=self.site)
+    def made_of(self, element: Any, number: int, context: Context) -> Node:
+        """The dataset that the function returns for an element, made by a worker if that is worth it."""
         if context.places(self.workers) is not None:
             if self not in _worth_a_worker:
                 began = context.services.clock()
-                made = self._made(elsewhere)
+                made = self._made(element, number)
                 took = context.services.clock() - began
                 _worth_a_worker[self] = took > _LONG or any(node.runs_python for node in tree(made))
             if self.is_worth_a_worker:
-                return Cursor(context, elsewhere, state)
-        made = self._made(elsewhere)
-        return Cursor(for_made(context, made, seed, number), made, state)
+                seed = self.seed_in(context)
+                return Elsewhere(self.function, element, number, seed, self.workers, site=self.site)
+        return self._made(element, number)
+
+    def rows_of(self, made: Node, number: int, context: Context, state: State = None) -> Cursor:
+        """The rows of a dataset that was made."""
+        if not isinstance(made, Elsewhere):
+            context = for_made(context, made, self.seed_in(context), number)
+        return Cursor(context, made, state)
 
     @property
     def is_worth_a_worker(self) -> bool:
         return _worth_a_worker.get(self, False)
 
-    def _made(self, elsewhere: Elsewhere) -> Node:
-        node = elsewhere.made()
+    def _made(self, element: Any, number: int) -> Node:
+        node = made_by(self.function, element, number, self)
         if _specs.get(self) is None:
             _specs[self] = any_sizes(node.spec(None))  # of the others, sizes may differ
             if _specs[self] is None and any(one.makes_datasets for one in tree(node)):
@@ -163,6 +169,62 @@ class _Slot:
         self.rows.close()
 
 
+class _WholeSlot:
+    """A dataset whose rows are all at hand, in a block that it shares with others."""
+
+    def __init__(self, block: Block | None, begin: int, end: int, made_at: State) -> None:
+        self.block = block
+        self.row = self._begin = begin
+        self._end = end
+        self.made_at = made_at
+
+    @property
+    def at_hand(self) -> int:
+        return self._end - self.row
+
+    def state(self) -> State:
+        passed = self.row - self._begin
+        return [self.made_at, [None, passed, passed]]  # a Cursor's: those after so many from the beginning
+
+    def close(self) -> None:
+        pass
+
+
+_AnySlot: TypeAlias = _Slot | _WholeSlot
+
+
+class _Group:
+    """Datasets that are read together, before their turn."""
+
+    def __init__(self, first: Node, key: Hashable) -> None:
+        self.nodes = [first]
+        self.key = key
+        self.is_new = True  # not yet compared with the others
+        self._wait: Callable[[], Wholes] | None = None
+        self._wholes: Wholes | None = None
+
+    def begin(self, context: Context) -> None:
+        self._wait = self.nodes[0].begin_whole(self.nodes, context)
+
+    def wholes(self, context: Context) -> Wholes:
+        if self._wholes is None:
+            assert self._wait is not None
+            self._wholes = context.services.read_whole(self.nodes[0], self._wait)
+            self._wait, self.nodes = None, []
+        return self._wholes
+
+
+class _Coming(NamedTuple):
+    """A dataset whose turn has not come."""
+
+    made_at: State
+    number: int  # of the element that it was made of
+    made: Node
+    rows: Cursor | None  # a worker has begun with it
+    group: _Group | None
+    in_group: int
+
+
 class _InterleaveStream(Stream):
     def __init__(self, node: Interleave, context: Context, state: State) -> None:
         self._node = node
@@ -178,11 +240,11 @@ class _InterleaveStream(Stream):
         self._in_turn: int  # rows given in this turn
         self._input_ended: bool
         at_input, self._turn, self._in_turn, self._input_ended, slots = state or (None, 0, 0, False, {})
-        self._coming: deque[_Slot] = deque()  # datasets that workers run before their turn comes
+        self._coming: deque[_Coming] = deque()
         self._coming_failure: _Failure | None = None  # after those
         self._input = Cursor(context, node.input, at_input)
         self._alike = Alike(node)
-        self._slots: dict[int, _Slot] = {int(at): self._reopened(*saved) for at, saved in slots.items()}
+        self._slots: dict[int, _AnySlot] = {int(at): self._reopened(*saved) for at, saved in slots.items()}
         self._row_bytes = 0  # in the block that was read last
         self._slow_turns = 0  # so many before whole rounds are tried again
         self._failure: _Failure | None = None  # to be raised after the rows in front of it
@@ -190,6 +252,10 @@ class _InterleaveStream(Stream):
         if isinstance(node.function, Shards) and state is None:
             self._same_shards = SameShards(node.function.generator, node.function.count)
         self._has_read = False  # since the clock was looked at
+        # Datasets that are made at once, to be read together. Not of an input that may wait for its elements.
+        self._together = 1
+        self._is_quick = True  # the function
+        self._may_group = not any(one.runs_python for one in tree(node.input))
 
     def next(self, limit: int) -> Block | None:
         block = self._next(limit)
@@ -253,7 +319,7 @@ class _InterleaveStream(Stream):
                 return False
             self._pass_turn()
             return True
-        if not slot.at_hand and not self._read(slot):
+        if not slot.at_hand and isinstance(slot, _Slot) and not self._read(slot):
             return False
         if not slot.at_hand:
             self._drop_slot()
@@ -277,15 +343,20 @@ class _InterleaveStream(Stream):
             slot.rows.held = True
             self._failure = _Failure(error, slot.rows.release)
             return False
-        if slot.block is not None:
-            self._row_bytes = slot.block.nbytes // slot.block.rows
-        if slot.is_new and slot.block is not None:
+        return slot.block is None or self._is_alike(slot, slot)
+
+    def _is_alike(self, slot: _AnySlot, compared: _Slot | _Group) -> bool:
+        """Are its rows of the kind of the others'? Asked once for all that have been `compared`."""
+        block = slot.block
+        assert block is not None
+        self._row_bytes = block.nbytes // block.rows
+        if compared.is_new:
             try:
-                self._alike.check(slot.block)
+                self._alike.check(block)
             except UsageError as error:
                 self._failure = _Failure(error, self._drop_slot)
                 return False
-            slot.is_new = False
+            compared.is_new = False
         return True
 
     def _drop_slot(self) -> None:
@@ -307,37 +378,91 @@ class _InterleaveStream(Stream):
 
     def _fill_slot(self) -> bool:
         """Put the next dataset to work, if there is one; False on a failure."""
+        if not self._coming and self._coming_failure is None:
+            self._coming_failure = self._make_next()
         if not self._coming:
-            self._failure, self._coming_failure = self._coming_failure or self._make_next(), None
-        if self._failure is None and self._coming:
-            self._slots[self._turn] = self._coming.popleft()
-            while len(self._coming) < self._ahead and not (self._input_ended or self._coming_failure):
-                self._coming_failure = self._make_next()
-        return self._failure is None
+            self._failure, self._coming_failure = self._coming_failure, None
+            return self._failure is None
+        coming = self._coming[0]
+        try:
+            slot = self._opened(coming)
+        except Exception as error:
+            self._failure = _Failure(error, self._pass_coming)
+            return False
+        self._coming.popleft()
+        self._slots[self._turn] = slot
+        if coming.group is not None and slot.at_hand and not self._is_alike(slot, coming.group):
+            return False
+        while len(self._coming) < self._ahead and not (self._input_ended or self._coming_failure):
+            self._coming_failure = self._make_next()
+        return True
+
+    def _pass_coming(self) -> None:
+        self._coming.popleft()
+
+    def _opened(self, coming: _Coming) -> _AnySlot:
+        group = coming.group
+        if group is not None:
+            block, places = group.wholes(self._context)
+            if coming.in_group == 0:
+                grows = self._is_quick and any(places)
+                self._together = min(2 * self._together, _MOST_TOGETHER) if grows else 1
+            place = places[coming.in_group]
+            if place is not None:
+                return _WholeSlot(block, *place, coming.made_at)
+        rows = coming.rows or self._node.rows_of(coming.made, coming.number, self._inner)
+        return _Slot(rows, coming.made_at)
 
     def _make_next(self) -> _Failure | None:
-        """Make a dataset of the next element of the input, if there is one."""
-        made_at = self._input.state()
+        """Make a dataset of the next element of the input, if there is one; or some, to be read together."""
         self._has_read = True
+        late = self._context.services.deadline()
         try:
-            block = self._input.peek(1)
+            block = self._input.peek(self._together)
         except Exception as error:
             self._input.held = True
             return _Failure(error, self._input.release)
         if block is None:
             self._input_ended = True
             return None
-        try:
-            rows = self._node.rows_made_of(block.row(0), self._input.passed, self._inner)
-            self._coming.append(_Slot(rows, made_at))
-        except Exception as error:
-            return _Failure(error, partial(self._input.advance, 1))
-        self._input.advance(1)
-        return None
+        groups: list[_Group] = []
+        failure: _Failure | None = None
+        for row in range(block.rows):
+            if row and late():
+                break
+            try:
+                self._make(block.row(row), groups)
+            except Exception as error:
+                failure = _Failure(error, partial(self._input.advance, 1))
+                break
+            self._input.advance(1)
+        # A slow function is not called before its turn: it would keep back the rows that are there.
+        self._is_quick = not late()
+        if not self._is_quick:
+            self._together = 1
+        for group in groups:
+            group.begin(self._inner)
+        return failure
+
+    def _make(self, element: Any, groups: list[_Group]) -> None:
+        node, made_at, number = self._node, self._input.state(), self._input.passed
+        made = node.made_of(element, number, self._inner)
+        key = made.whole_key() if self._may_group else None
+        if key is None:
+            rows = node.rows_of(made, number, self._inner)
+            self._coming.append(_Coming(made_at, number, made, rows, None, 0))
+            return
+        if groups and groups[-1].key == key:
+            groups[-1].nodes.append(made)
+        else:
+            groups.append(_Group(made, key))
+        self._coming.append(_Coming(made_at, number, made, None, groups[-1], len(groups[-1].nodes) - 1))
 
     @property
     def _ahead(self) -> int:
-        """How many datasets are begun before their turn, so that every worker has one."""
+        """How many datasets are begun before their turn: so many that every worker has one, or a group."""
+        if self._together > 1:
+            return self._together
         places = self._context.places(self._node.workers)
         if places is None or not self._node.is_worth_a_worker:
             return 0
@@ -352,7 +477,9 @@ class _InterleaveStream(Stream):
             source.close()
         if block is None:
             raise UsageError(f"{self._node}: the input has fewer elements than when the state was taken.")
-        return _Slot(self._node.rows_made_of(block.row(0), source.passed - 1, self._inner, inner), made_at)
+        number = source.passed - 1
+        made = self._node.made_of(block.row(0), number, self._inner)
+        return _Slot(self._node.rows_of(made, number, self._inner, inner), made_at)
 
     def state(self) -> State:
         slots = {str(at): slot.state() for at, slot in self._slots.items()}
@@ -361,8 +488,11 @@ class _InterleaveStream(Stream):
 
     def close(self) -> None:
         self._input.close()
-        for slot in (*self._slots.values(), *self._coming):
+        for slot in self._slots.values():
             slot.close()
+        for coming in self._coming:
+            if coming.rows is not None:
+                coming.rows.close()
         self._slots = {}
         self._coming.clear()
 
@@ -388,7 +518,7 @@ class _Rows:
         self._parts: list[Indices] = []  # which of them are picked
         self._stretches: list[tuple[int, int]] = []  # those that come after the parts: begin and end
 
-    def add(self, slot: _Slot, rows: int) -> None:
+    def add(self, slot: _AnySlot, rows: int) -> None:
         assert slot.block is not None
         begin = self._begin(slot)
         self._only = None if self.rows else slot.block.slice(slot.row, slot.row + rows)
@@ -396,7 +526,7 @@ class _Rows:
         self.rows += rows
         slot.row += rows
 
-    def add_rounds(self, slots: list[_Slot], rounds: int, length: int) -> None:
+    def add_rounds(self, slots: list[_AnySlot], rounds: int, length: int) -> None:
         if len(slots) == 1:
             return self.add(slots[0], rounds * length)
         self._join_stretches()
@@ -408,7 +538,7 @@ class _Rows:
         for slot in slots:
             slot.row += rounds * length
 
-    def _begin(self, slot: _Slot) -> int:
+    def _begin(self, slot: _AnySlot) -> int:
         """Where the rows that the slot has at hand begin among all."""
         block = slot.block
         assert block is not None

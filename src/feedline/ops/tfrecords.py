@@ -6,14 +6,15 @@ had in any order.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from feedline.block import Block
 from feedline.errors import UsageError
-from feedline.graph import UNKNOWN, Context, Indices, Node, Peek, Source, State, Stream
-from feedline.records.blocks import BlockSource, PointSource
+from feedline.graph import UNKNOWN, Context, Indices, Node, Peek, Source, State, Stream, Wholes
+from feedline.records.blocks import BlockSource, PointSource, begin_small
 from feedline.records.decode import Plan, plan_of
 from feedline.records.file_facts import file_facts
 from feedline.spec import STRING, ArraySpec
@@ -63,6 +64,21 @@ class TFRecords(Node):
         if self._points is None:
             raise UsageError(f"{self}: without an index beside each file, records come in order only.")
         return self._points.take(indices)
+
+    def whole_key(self) -> Hashable | None:
+        if len(self.paths) != 1 or self.compression not in ("auto", "none"):
+            return None
+        return TFRecords, self.plan, self.compression, self.verify
+
+    def begin_whole(self, nodes: Sequence[Node], context: Context) -> Callable[[], Wholes]:
+        wait = begin_small(
+            [path for node in nodes if isinstance(node, TFRecords) for path in node.paths],
+            self.plan,
+            compression=self.compression,
+            verify=self.verify,
+            as_rows=context.rows_are_picked,
+        )
+        return lambda: Wholes(*wait())
 
     def open(self, context: Context, state: State) -> Stream:
         return _RecordStream(self, context, state)
