@@ -47,7 +47,7 @@ from feedline.structure import flatten
 
 _AHEAD = 8  # blocks' worth of rows that the slots hold together
 _FEWEST_BYTES = 64 << 10  # of each
-_MOST_TOGETHER = 32  # datasets that are read together
+_MOST_TOGETHER = 64  # datasets that are read together
 _LONG = 0.002  # seconds that a function takes which does more than to name a dataset
 
 
@@ -199,7 +199,6 @@ class _Group:
     def __init__(self, first: Node, key: Hashable) -> None:
         self.nodes = [first]
         self.key = key
-        self.is_new = True  # not yet compared with the others
         self._wait: Callable[[], Wholes] | None = None
         self._wholes: Wholes | None = None
 
@@ -244,6 +243,7 @@ class _InterleaveStream(Stream):
         self._coming_failure: _Failure | None = None  # after those
         self._input = Cursor(context, node.input, at_input)
         self._alike = Alike(node)
+        self._alike_key: Hashable | None = None  # of the group that was compared last
         self._slots: dict[int, _AnySlot] = {int(at): self._reopened(*saved) for at, saved in slots.items()}
         self._row_bytes = 0  # in the block that was read last
         self._slow_turns = 0  # so many before whole rounds are tried again
@@ -269,12 +269,14 @@ class _InterleaveStream(Stream):
     def _next(self, limit: int) -> Block | None:
         out = _Rows()
         late = self._context.services.deadline()
+        most = min(limit, self._context.rows_to_pick(self._row_bytes))
         while self._failure is None:
-            # A slow function must not keep the first rows back until the block is full.
-            if self._has_read and out.rows and late():
-                break
-            self._has_read = False
-            most = min(limit, self._context.rows_to_pick(self._row_bytes))
+            if self._has_read:
+                # A slow function must not keep the first rows back until the block is full.
+                if out.rows and late():
+                    break
+                self._has_read = False
+                most = min(limit, self._context.rows_to_pick(self._row_bytes))
             if out.rows >= most or not (self._give_rounds(out, most) or self._give_turn(out, most)):
                 break
         if out.rows:
@@ -343,20 +345,21 @@ class _InterleaveStream(Stream):
             slot.rows.held = True
             self._failure = _Failure(error, slot.rows.release)
             return False
-        return slot.block is None or self._is_alike(slot, slot)
+        if slot.block is None:
+            return True
+        self._row_bytes = slot.block.nbytes // slot.block.rows
+        if slot.is_new and not self._is_alike(slot.block):
+            return False
+        slot.is_new = False
+        return True
 
-    def _is_alike(self, slot: _AnySlot, compared: _Slot | _Group) -> bool:
-        """Are its rows of the kind of the others'? Asked once for all that have been `compared`."""
-        block = slot.block
-        assert block is not None
-        self._row_bytes = block.nbytes // block.rows
-        if compared.is_new:
-            try:
-                self._alike.check(block)
-            except UsageError as error:
-                self._failure = _Failure(error, self._drop_slot)
-                return False
-            compared.is_new = False
+    def _is_alike(self, block: Block) -> bool:
+        """Are the rows of this turn's slot of the kind of the others'?"""
+        try:
+            self._alike.check(block)
+        except UsageError as error:
+            self._failure = _Failure(error, self._drop_slot)
+            return False
         return True
 
     def _drop_slot(self) -> None:
@@ -391,8 +394,11 @@ class _InterleaveStream(Stream):
             return False
         self._coming.popleft()
         self._slots[self._turn] = slot
-        if coming.group is not None and slot.at_hand and not self._is_alike(slot, coming.group):
-            return False
+        if coming.group is not None and coming.group.key != self._alike_key and slot.at_hand:
+            assert slot.block is not None
+            if not self._is_alike(slot.block):
+                return False
+            self._alike_key = coming.group.key
         while len(self._coming) < self._ahead and not (self._input_ended or self._coming_failure):
             self._coming_failure = self._make_next()
         return True
@@ -405,6 +411,9 @@ class _InterleaveStream(Stream):
         if group is not None:
             block, places = group.wholes(self._context)
             if coming.in_group == 0:
+                self._has_read = True
+                if block is not None:
+                    self._row_bytes = block.nbytes // block.rows
                 grows = self._is_quick and any(places)
                 self._together = min(2 * self._together, _MOST_TOGETHER) if grows else 1
             place = places[coming.in_group]
@@ -427,11 +436,11 @@ class _InterleaveStream(Stream):
             return None
         groups: list[_Group] = []
         failure: _Failure | None = None
-        for row in range(block.rows):
+        for row, element in enumerate(block):
             if row and late():
                 break
             try:
-                self._make(block.row(row), groups)
+                self._make(element, groups)
             except Exception as error:
                 failure = _Failure(error, partial(self._input.advance, 1))
                 break

@@ -36,7 +36,7 @@ class TFRecords(Node):
     is_portable = True
     file_fields = frozenset({"paths"})
 
-    @cached_property
+    @property
     def plan(self) -> Plan | None:
         return None if self.features is None else plan_of(self.features)
 
