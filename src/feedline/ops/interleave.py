@@ -4,6 +4,10 @@ The datasets at work are in the slots of a cycle. A turn gives up to `block_leng
 comes the next. A slot whose dataset has ended is filled again when its turn comes round.
 
 Rows are not copied here: a block of the result only says which row of which block comes next.
+
+Datasets that can be read whole (`Node.whole_key`), as small files can, are made some at a time, read together
+in the background, and share a block. The function is then called before its turn, but what fails still fails
+in its turn.
 """
 
 from __future__ import annotations
