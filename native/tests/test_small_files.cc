@@ -3,27 +3,12 @@
 #include <string>
 
 #include "tests/check.h"
-#include "tests/samples.h"
+#include "tests/id_files.h"
 
 namespace feedline {
 namespace {
 
 using namespace samples;
-
-std::shared_ptr<const Schema> schema_of_ids() {
-  auto schema = std::make_shared<Schema>();
-  Feature id;
-  id.name = id.key = "id";
-  id.item_size = sizeof(int64_t);
-  schema->features = {id};
-  return schema;
-}
-
-Bytes rows(int64_t first, int64_t count) {
-  Bytes bytes;
-  for (int64_t n = first; n < first + count; ++n) bytes += framed(example(entry("id", ints({n}))));
-  return bytes;
-}
 
 TEST(small_files_are_read_into_one_block) {
   std::vector<File> files;
@@ -46,7 +31,7 @@ TEST(small_files_are_read_into_one_block) {
 
 TEST(files_that_are_not_small_and_sound_are_left_out) {
   Bytes bad_payload = rows(0, 3), bad_header = rows(0, 3);
-  bad_payload[bad_payload.size() - 6] ^= 1;
+  bad_payload.back() ^= 1;
   bad_header[3] ^= 1;
   const File sound(rows(5, 2)), large(rows(0, 100)), payload(bad_payload), header(bad_header),
       other(framed(example(entry("other", ints({1}))))), cut(Bytes(bad_payload.begin(), bad_payload.begin() + 20));

@@ -17,9 +17,7 @@ from feedline._native import frame
 from feedline.spec import STRING, ArraySpec
 from feedline.testing import assert_same, check_laws
 from tests.ops.oracle import tf
-
-FIXED = {"id": fl.FixedLenFeature((), "int64"), "name": fl.FixedLenFeature((), "string")}
-RAGGED = {"id": fl.FixedLenFeature((), "int64"), "tags": fl.VarLenFeature("string")}
+from tests.ops.small_and_large import FIXED, RAGGED, events, one_by_one, together
 
 
 def records(begin: int, count: int) -> list[bytes]:
@@ -53,29 +51,6 @@ def paths(tmp_path) -> list[str]:
     with open(made[50], "wb") as file:
         file.write(framed(50_000, 900) + frame(example.encode({"id": 7, "name": b"x" * 80_000, "tags": []})))
     return made
-
-
-def together(paths, features, *cycle, **options) -> Dataset:
-    source = Dataset.from_tensor_slices(paths)
-    return source.interleave(lambda path: Dataset.from_tfrecords(path, features, **options), *cycle)
-
-
-def one_by_one(paths, features, *cycle, **options) -> Dataset:
-    """The same, but after a function files are not read together."""
-    source = Dataset.from_tensor_slices(paths).map(lambda path: path)
-    return source.interleave(lambda path: Dataset.from_tfrecords(path, features, **options), *cycle)
-
-
-def events(dataset) -> list:
-    """The elements and the errors, in their order."""
-    found, iterator = [], iter(dataset)
-    while True:
-        try:
-            found.append(next(iterator))
-        except StopIteration:
-            return found
-        except Exception as error:
-            found.append((type(error).__name__, str(error).splitlines()[0]))
 
 
 @pytest.mark.parametrize("features", [None, FIXED, RAGGED], ids=["bytes", "fixed", "ragged"])

@@ -133,6 +133,16 @@ class Node(ABC):
         """
         raise NotImplementedError(f"{self}: has no whole_key.")
 
+    def open_by_turns(
+        self, nodes: Sequence[Node], states: Sequence[State], turn: int, context: Context
+    ) -> Stream | None:
+        """Rows of several nodes of this one's `whole_key` by turns, `turn` of each, in whole rounds.
+
+        It starts at `states`, which Cursors of the nodes gave; and so are its own states, one for each. It
+        ends where a node ends or fails, which may be in the middle of a round. None: open each alone.
+        """
+        return None
+
     def sources(self) -> Iterable[Source]:
         """The files that its elements come from, as they are now."""
         return ()

@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -52,6 +53,7 @@ from feedline.structure import flatten
 _AHEAD = 8  # blocks' worth of rows that the slots hold together
 _FEWEST_BYTES = 64 << 10  # of each
 _MOST_TOGETHER = 64  # datasets that are read together
+_MOST_BY_TURNS = 16  # of which one stream reads the rows in their order
 _LONG = 0.002  # seconds that a function takes which does more than to name a dataset
 
 
@@ -142,8 +144,10 @@ _worth_a_worker: WeakKeyDictionary[Interleave, bool] = WeakKeyDictionary()
 class _Slot:
     """A dataset at work. The cursor passes its rows only when the state is asked for, or a block ends."""
 
-    def __init__(self, rows: Cursor, made_at: State) -> None:
+    def __init__(self, rows: Cursor, made_at: State, made: Node, number: int) -> None:
         self.rows = rows
+        self.made = made
+        self.number = number  # of the element that it was made of
         self.is_new = True  # not yet compared with the others
         self.made_at = made_at  # the input's state before the element that the dataset was made of
         self.block: Block | None = None
@@ -260,6 +264,8 @@ class _InterleaveStream(Stream):
         self._together = 1
         self._is_quick = True  # the function
         self._may_group = not any(one.runs_python for one in tree(node.input))
+        self._by_turns: Stream | None = None  # gives the rows of all slots in their order
+        self._may_turn = self._can_turn  # try it
 
     def next(self, limit: int) -> Block | None:
         block = self._next(limit)
@@ -281,6 +287,12 @@ class _InterleaveStream(Stream):
                     break
                 self._has_read = False
                 most = min(limit, self._context.rows_to_pick(self._row_bytes))
+            if self._by_turns is not None or self._begin_turns():
+                if out.rows:
+                    break
+                if (block := self._next_by_turns()) is not None:
+                    return block
+                continue
             if out.rows >= most or not (self._give_rounds(out, most) or self._give_turn(out, most)):
                 break
         if out.rows:
@@ -291,6 +303,94 @@ class _InterleaveStream(Stream):
             self._same_shards = None  # the turns are not in step any more
             raise failure.error
         return None
+
+    @property
+    def _can_turn(self) -> bool:
+        return self._may_group and 2 <= self._node.cycle_length <= _MOST_BY_TURNS
+
+    @property
+    def _order(self) -> list[int]:
+        """The slots from this turn on."""
+        return [*range(self._turn, self._node.cycle_length), *range(self._turn)]
+
+    def _begin_turns(self) -> bool:
+        """Have the rows of all slots read in their order by one stream, if that can be; else False."""
+        if not self._may_turn or self._in_turn:
+            return False
+        self._may_turn = False
+        self._fill_ahead()
+        if not self._ended and len(self._slots) < self._node.cycle_length:
+            return False
+        slots = [slot for at in self._order if isinstance(slot := self._slots.get(at), _Slot)]
+        keys = {slot.made.whole_key() for slot in slots}
+        if not 1 < len(slots) == len(self._slots) or len(keys) != 1 or None in keys:
+            return False
+        made = [slot.made for slot in slots]
+        states = [slot.state()[1] for slot in slots]
+        stream = made[0].open_by_turns(made, states, self._node.block_length, self._context)
+        if stream is None:
+            return False
+        for slot in slots:
+            slot.close()
+        self._by_turns = self._context.services.measured(made[0], stream)
+        return True
+
+    def _fill_ahead(self) -> None:
+        """Fill the free slots before their turns, unless they are read whole, or fail."""
+        free = [at for at in self._order if at not in self._slots]
+        while free and len(self._coming) < len(free) and self._is_quick:
+            if self._input_ended or self._coming_failure:
+                break
+            self._together = max(self._together, len(free) - len(self._coming))
+            self._coming_failure = self._make_next()
+        if self._coming_failure or (len(self._coming) < len(free) and not self._input_ended):
+            return
+        for coming in islice(self._coming, len(free)):
+            if coming.group is None or coming.group.wholes(self._context).rows[coming.in_group] is not None:
+                return
+        for at in free[: len(self._coming)]:
+            self._slots[at] = self._opened(self._coming[0])
+            self._coming.popleft()
+
+    def _next_by_turns(self) -> Block | None:
+        """The next rows; None when each slot is to be read by itself."""
+        assert self._by_turns is not None
+        before = self._by_turns.state()
+        block = self._by_turns.next(self._context.block_rows)
+        order = [at for at in self._order if at in self._slots]
+        if block is None or not self._is_of_kind(order[0], block):
+            self._end_turns(order, before)
+            return None
+        self._row_bytes = block.nbytes // block.rows
+        turns, self._in_turn = divmod(block.rows, self._node.block_length)
+        self._turn = order[turns % len(order)]
+        if self._in_turn or turns % len(order):
+            after = self._by_turns.state()
+            self._end_turns(order, after)
+        return block
+
+    def _is_of_kind(self, at: int, block: Block) -> bool:
+        slot = self._slots[at]
+        assert isinstance(slot, _Slot)
+        key = slot.made.whole_key()
+        if key != self._alike_key:
+            try:
+                self._alike.check(block)
+            except UsageError:
+                return False  # raised for the slot that does not fit
+            self._alike_key = key
+        return True
+
+    def _end_turns(self, order: list[int], states: list[State]) -> None:
+        """Read each slot by itself from its state on; `order` is that of the states."""
+        assert self._by_turns is not None
+        self._by_turns.close()
+        self._by_turns = None
+        for at, state in zip(order, states, strict=True):
+            slot = self._slots[at]
+            assert isinstance(slot, _Slot)
+            rows = self._node.rows_of(slot.made, slot.number, self._inner, state)
+            self._slots[at] = _Slot(rows, slot.made_at, slot.made, slot.number)
 
     def _give_rounds(self, out: _Rows, limit: int) -> bool:
         """Whole rounds of the cycle at once, of the rows at hand; False when there is none.
@@ -306,8 +406,7 @@ class _InterleaveStream(Stream):
         most = (limit - out.rows) // len(slots)
         if most < length:
             return False
-        order = [*range(self._turn, node.cycle_length), *range(self._turn)]
-        active = [slots[at] for at in order if at in slots]
+        active = [slots[at] for at in self._order if at in slots]
         rounds = min(most, *(slot.at_hand for slot in active)) // length
         if rounds == 0:
             self._slow_turns = len(active)
@@ -398,6 +497,7 @@ class _InterleaveStream(Stream):
             return False
         self._coming.popleft()
         self._slots[self._turn] = slot
+        self._may_turn = self._can_turn and isinstance(slot, _Slot)
         if coming.group is not None and coming.group.key != self._alike_key and slot.at_hand:
             assert slot.block is not None
             if not self._is_alike(slot.block):
@@ -424,7 +524,7 @@ class _InterleaveStream(Stream):
             if place is not None:
                 return _WholeSlot(block, *place, coming.made_at)
         rows = coming.rows or self._node.rows_of(coming.made, coming.number, self._inner)
-        return _Slot(rows, coming.made_at)
+        return _Slot(rows, coming.made_at, coming.made, coming.number)
 
     def _make_next(self) -> _Failure | None:
         """Make a dataset of the next element of the input, if there is one; or some, to be read together."""
@@ -492,15 +592,21 @@ class _InterleaveStream(Stream):
             raise UsageError(f"{self._node}: the input has fewer elements than when the state was taken.")
         number = source.passed - 1
         made = self._node.made_of(block.row(0), number, self._inner)
-        return _Slot(self._node.rows_of(made, number, self._inner, inner), made_at)
+        return _Slot(self._node.rows_of(made, number, self._inner, inner), made_at, made, number)
 
     def state(self) -> State:
         slots = {str(at): slot.state() for at, slot in self._slots.items()}
+        if self._by_turns is not None:
+            order = [at for at in self._order if at in self._slots]
+            for at, state in zip(order, self._by_turns.state(), strict=True):
+                slots[str(at)] = [self._slots[at].made_at, state]
         at_input = self._coming[0].made_at if self._coming else self._input.state()
         return [at_input, self._turn, self._in_turn, self._ended, slots]
 
     def close(self) -> None:
         self._input.close()
+        if self._by_turns is not None:
+            self._by_turns.close()
         for slot in self._slots.values():
             slot.close()
         for coming in self._coming:

@@ -188,6 +188,62 @@ def begin_small(
     return wait
 
 
+class TurnSource:
+    """Files by turns, `turn` records of each, up to where one ends or is in any way wrong."""
+
+    def __init__(
+        self,
+        files: Sequence[tuple[str, Place, int]],
+        plan: Plan | None,
+        *,
+        turn: int,
+        rows: int,
+        compression: str,
+        verify: bool,
+        block_bytes: int,
+        as_rows: bool,
+    ) -> None:
+        """Each file with the place where to begin, and how many records to pass over there."""
+        self._plan = plan or _WHOLE
+        self._set = SameSet(path for path, _, _ in files)
+        self._native: _native.TurnReader | None = _native.TurnReader(
+            files=[(os.fsencode(path), place, drop) for path, place, drop in files],
+            schema=self._plan.schema,
+            rows=rows,
+            turn=turn,
+            verify=verify,
+            compression=compression,
+            block_bytes=block_bytes,
+            as_rows=as_rows and not self._plan.checks_values,
+        )
+        self.places: list[Place] | None = None  # where each file goes on, once there was a block
+
+    def next(self) -> Block | None:
+        """The next block, or None where another source must go on from `places`, with each file alone."""
+        item = None if self._native is None else self._native.next()
+        if item is None:
+            self.close()
+            return None
+        (rows, data, _, _), places = item
+        try:
+            if self.places is None:
+                self._set.check()
+            if isinstance(data, _native.RowTable):
+                block = Block.of_table(Table(self._plan, data))
+            else:
+                block = self._plan.block(rows, data)
+        except (UsageError, SchemaError):
+            self.close()
+            return None
+        self.places = places
+        return block
+
+    def close(self) -> None:
+        if self._native is not None:
+            self._native.close()
+            self._native = None
+
+
 class _Singles:
     """Reads the rows of a block again one by one, so that a row that does not fit costs no other."""
 
