@@ -1,7 +1,6 @@
-#include "core/small_files.h"
-
 #include <string>
 
+#include "core/small_files.h"
 #include "tests/check.h"
 #include "tests/id_files.h"
 
@@ -34,7 +33,8 @@ TEST(files_that_are_not_small_and_sound_are_left_out) {
   bad_payload.back() ^= 1;
   bad_header[3] ^= 1;
   const File sound(rows(5, 2)), large(rows(0, 100)), payload(bad_payload), header(bad_header),
-      other(framed(example(entry("other", ints({1}))))), cut(Bytes(bad_payload.begin(), bad_payload.begin() + 20));
+      other(framed(example(entry("other", ints({1}))))),
+      cut(Bytes(bad_payload.begin(), bad_payload.begin() + 20));
   ReadOptions options;
   options.block_bytes = bad_payload.size();
   for (const bool verify : {true, false}) {

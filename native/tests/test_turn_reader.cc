@@ -1,7 +1,6 @@
-#include "core/turn_reader.h"
-
 #include <string>
 
+#include "core/turn_reader.h"
 #include "tests/check.h"
 #include "tests/id_files.h"
 

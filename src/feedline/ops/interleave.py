@@ -18,12 +18,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
-from feedline.block import Block, Sources
+from feedline.block import Block
 from feedline.errors import UsageError
 from feedline.graph import (
     INFINITE,
@@ -31,12 +29,10 @@ from feedline.graph import (
     Context,
     Cursor,
     DrawingNode,
-    Indices,
     Node,
     Peek,
     State,
     Stream,
-    Wholes,
     tree,
 )
 from feedline.graph.alike import Alike
@@ -46,7 +42,7 @@ from feedline.graph.job import NotOpened
 from feedline.ops.elsewhere import Elsewhere, made_by
 from feedline.ops.from_generator import Shards
 from feedline.ops.same_shards import SameShards
-from feedline.picker import Picks
+from feedline.ops.slots import AnySlot, Coming, Group, PickedRows, Slot, WholeSlot
 from feedline.spec import RaggedSpec, any_sizes
 from feedline.structure import flatten
 
@@ -141,95 +137,11 @@ _makers: WeakKeyDictionary[Interleave, Node] = WeakKeyDictionary()
 _worth_a_worker: WeakKeyDictionary[Interleave, bool] = WeakKeyDictionary()
 
 
-class _Slot:
-    """A dataset at work. The cursor passes its rows only when the state is asked for, or a block ends."""
+class _Failure(NamedTuple):
+    """An error, and what passes the element that failed. Until then the state is that in front of it."""
 
-    def __init__(self, rows: Cursor, made_at: State, made: Node, number: int) -> None:
-        self.rows = rows
-        self.made = made
-        self.number = number  # of the element that it was made of
-        self.is_new = True  # not yet compared with the others
-        self.made_at = made_at  # the input's state before the element that the dataset was made of
-        self.block: Block | None = None
-        self.row = 0  # of the block, the next
-        self._passed = 0  # rows of the block that the cursor has passed
-
-    @property
-    def at_hand(self) -> int:
-        """How many rows can be had without reading."""
-        return 0 if self.block is None else self.block.rows - self.row
-
-    def read(self, rows: int) -> None:
-        """Have rows at hand; none will be when the dataset has ended."""
-        self._settle()
-        self.block, self.row, self._passed = None, 0, 0
-        self.block = self.rows.peek(rows)
-
-    def _settle(self) -> None:
-        self.rows.advance(self.row - self._passed)
-        self._passed = self.row
-
-    def state(self) -> State:
-        self._settle()
-        return [self.made_at, self.rows.state()]
-
-    def close(self) -> None:
-        self.rows.close()
-
-
-class _WholeSlot:
-    """A dataset whose rows are all at hand, in a block that it shares with others."""
-
-    def __init__(self, block: Block | None, begin: int, end: int, made_at: State) -> None:
-        self.block = block
-        self.row = self._begin = begin
-        self._end = end
-        self.made_at = made_at
-
-    @property
-    def at_hand(self) -> int:
-        return self._end - self.row
-
-    def state(self) -> State:
-        passed = self.row - self._begin
-        return [self.made_at, [None, passed, passed]]  # a Cursor's: those after so many from the beginning
-
-    def close(self) -> None:
-        pass
-
-
-_AnySlot: TypeAlias = _Slot | _WholeSlot
-
-
-class _Group:
-    """Datasets that are read together, before their turn."""
-
-    def __init__(self, first: Node, key: Hashable) -> None:
-        self.nodes = [first]
-        self.key = key
-        self._wait: Callable[[], Wholes] | None = None
-        self._wholes: Wholes | None = None
-
-    def begin(self, context: Context) -> None:
-        self._wait = self.nodes[0].begin_whole(self.nodes, context)
-
-    def wholes(self, context: Context) -> Wholes:
-        if self._wholes is None:
-            assert self._wait is not None
-            self._wholes = context.services.read_whole(self.nodes[0], self._wait)
-            self._wait, self.nodes = None, []
-        return self._wholes
-
-
-class _Coming(NamedTuple):
-    """A dataset whose turn has not come."""
-
-    made_at: State
-    number: int  # of the element that it was made of
-    made: Node
-    rows: Cursor | None  # a worker has begun with it
-    group: _Group | None
-    in_group: int
+    error: Exception
+    leave: Callable[[], None]
 
 
 class _InterleaveStream(Stream):
@@ -247,12 +159,12 @@ class _InterleaveStream(Stream):
         self._in_turn: int  # rows given in this turn
         self._input_ended: bool
         at_input, self._turn, self._in_turn, self._input_ended, slots = state or (None, 0, 0, False, {})
-        self._coming: deque[_Coming] = deque()
+        self._coming: deque[Coming] = deque()
         self._coming_failure: _Failure | None = None  # after those
         self._input = Cursor(context, node.input, at_input)
         self._alike = Alike(node)
         self._alike_key: Hashable | None = None  # of the group that was compared last
-        self._slots: dict[int, _AnySlot] = {int(at): self._reopened(*saved) for at, saved in slots.items()}
+        self._slots: dict[int, AnySlot] = {int(at): self._reopened(*saved) for at, saved in slots.items()}
         self._row_bytes = 0  # in the block that was read last
         self._slow_turns = 0  # so many before whole rounds are tried again
         self._failure: _Failure | None = None  # to be raised after the rows in front of it
@@ -277,7 +189,7 @@ class _InterleaveStream(Stream):
         return block
 
     def _next(self, limit: int) -> Block | None:
-        out = _Rows()
+        out = PickedRows()
         late = self._context.services.deadline()
         most = min(limit, self._context.rows_to_pick(self._row_bytes))
         while self._failure is None:
@@ -321,7 +233,7 @@ class _InterleaveStream(Stream):
         self._fill_ahead()
         if not self._ended and len(self._slots) < self._node.cycle_length:
             return False
-        slots = [slot for at in self._order if isinstance(slot := self._slots.get(at), _Slot)]
+        slots = [slot for at in self._order if isinstance(slot := self._slots.get(at), Slot)]
         keys = {slot.made.whole_key() for slot in slots}
         if not 1 < len(slots) == len(self._slots) or len(keys) != 1 or None in keys:
             return False
@@ -371,7 +283,7 @@ class _InterleaveStream(Stream):
 
     def _is_of_kind(self, at: int, block: Block) -> bool:
         slot = self._slots[at]
-        assert isinstance(slot, _Slot)
+        assert isinstance(slot, Slot)
         key = slot.made.whole_key()
         if key != self._alike_key:
             try:
@@ -388,11 +300,11 @@ class _InterleaveStream(Stream):
         self._by_turns = None
         for at, state in zip(order, states, strict=True):
             slot = self._slots[at]
-            assert isinstance(slot, _Slot)
+            assert isinstance(slot, Slot)
             rows = self._node.rows_of(slot.made, slot.number, self._inner, state)
-            self._slots[at] = _Slot(rows, slot.made_at, slot.made, slot.number)
+            self._slots[at] = Slot(rows, slot.made_at, slot.made, slot.number)
 
-    def _give_rounds(self, out: _Rows, limit: int) -> bool:
+    def _give_rounds(self, out: PickedRows, limit: int) -> bool:
         """Whole rounds of the cycle at once, of the rows at hand; False when there is none.
 
         Nothing is read here: what fails when it is read must fail in its turn.
@@ -414,7 +326,7 @@ class _InterleaveStream(Stream):
         out.add_rounds(active, rounds, length)
         return True
 
-    def _give_turn(self, out: _Rows, limit: int) -> bool:
+    def _give_turn(self, out: PickedRows, limit: int) -> bool:
         """The rest of one turn, or a step towards the next; False at the end of it all, and on a failure."""
         slot = self._slots.get(self._turn)
         if slot is None:
@@ -424,7 +336,7 @@ class _InterleaveStream(Stream):
                 return False
             self._pass_turn()
             return True
-        if not slot.at_hand and isinstance(slot, _Slot) and not self._read(slot):
+        if not slot.at_hand and isinstance(slot, Slot) and not self._read(slot):
             return False
         if not slot.at_hand:
             self._drop_slot()
@@ -436,7 +348,7 @@ class _InterleaveStream(Stream):
             self._pass_turn()
         return True
 
-    def _read(self, slot: _Slot) -> bool:
+    def _read(self, slot: Slot) -> bool:
         self._has_read = True
         try:
             slot.read(self._inner.block_rows)
@@ -497,7 +409,7 @@ class _InterleaveStream(Stream):
             return False
         self._coming.popleft()
         self._slots[self._turn] = slot
-        self._may_turn = self._can_turn and isinstance(slot, _Slot)
+        self._may_turn = self._can_turn and isinstance(slot, Slot)
         if coming.group is not None and coming.group.key != self._alike_key and slot.at_hand:
             assert slot.block is not None
             if not self._is_alike(slot.block):
@@ -510,7 +422,7 @@ class _InterleaveStream(Stream):
     def _pass_coming(self) -> None:
         self._coming.popleft()
 
-    def _opened(self, coming: _Coming) -> _AnySlot:
+    def _opened(self, coming: Coming) -> AnySlot:
         group = coming.group
         if group is not None:
             block, places = group.wholes(self._context)
@@ -522,9 +434,9 @@ class _InterleaveStream(Stream):
                 self._together = min(2 * self._together, _MOST_TOGETHER) if grows else 1
             place = places[coming.in_group]
             if place is not None:
-                return _WholeSlot(block, *place, coming.made_at)
+                return WholeSlot(block, *place, coming.made_at)
         rows = coming.rows or self._node.rows_of(coming.made, coming.number, self._inner)
-        return _Slot(rows, coming.made_at, coming.made, coming.number)
+        return Slot(rows, coming.made_at, coming.made, coming.number)
 
     def _make_next(self) -> _Failure | None:
         """Make a dataset of the next element of the input, if there is one; or some, to be read together."""
@@ -538,7 +450,7 @@ class _InterleaveStream(Stream):
         if block is None:
             self._input_ended = True
             return None
-        groups: list[_Group] = []
+        groups: list[Group] = []
         failure: _Failure | None = None
         for row, element in enumerate(block):
             if row and late():
@@ -557,19 +469,19 @@ class _InterleaveStream(Stream):
             group.begin(self._inner)
         return failure
 
-    def _make(self, element: Any, groups: list[_Group]) -> None:
+    def _make(self, element: Any, groups: list[Group]) -> None:
         node, made_at, number = self._node, self._input.state(), self._input.passed
         made = node.made_of(element, number, self._inner)
         key = made.whole_key() if self._may_group else None
         if key is None:
             rows = node.rows_of(made, number, self._inner)
-            self._coming.append(_Coming(made_at, number, made, rows, None, 0))
+            self._coming.append(Coming(made_at, number, made, rows, None, 0))
             return
         if groups and groups[-1].key == key:
             groups[-1].nodes.append(made)
         else:
-            groups.append(_Group(made, key))
-        self._coming.append(_Coming(made_at, number, made, None, groups[-1], len(groups[-1].nodes) - 1))
+            groups.append(Group(made, key))
+        self._coming.append(Coming(made_at, number, made, None, groups[-1], len(groups[-1].nodes) - 1))
 
     @property
     def _ahead(self) -> int:
@@ -582,7 +494,7 @@ class _InterleaveStream(Stream):
         workers = self._context.services.cores if places == AUTOTUNE else places
         return max(0, workers + 1 - self._node.cycle_length)
 
-    def _reopened(self, made_at: State, inner: State) -> _Slot:
+    def _reopened(self, made_at: State, inner: State) -> Slot:
         source = Cursor(self._context, self._node.input, made_at)
         try:
             block = source.take(1)
@@ -592,7 +504,7 @@ class _InterleaveStream(Stream):
             raise UsageError(f"{self._node}: the input has fewer elements than when the state was taken.")
         number = source.passed - 1
         made = self._node.made_of(block.row(0), number, self._inner)
-        return _Slot(self._node.rows_of(made, number, self._inner, inner), made_at, made, number)
+        return Slot(self._node.rows_of(made, number, self._inner, inner), made_at, made, number)
 
     def state(self) -> State:
         slots = {str(at): slot.state() for at, slot in self._slots.items()}
@@ -614,71 +526,3 @@ class _InterleaveStream(Stream):
                 coming.rows.close()
         self._slots = {}
         self._coming.clear()
-
-
-class _Failure(NamedTuple):
-    """An error, and what passes the element that failed. Until then the state is that in front of it."""
-
-    error: Exception
-    leave: Callable[[], None]
-
-
-class _Rows:
-    """The rows of a block that is being put together: stretches of the rows of all slots, end to end."""
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self._only: Block | None = None  # the rows, when all lie in one stretch
-        self._sources = Sources()
-        self._rows: list[Picks] = []  # those of the slots, end to end
-        self._begins: dict[int, int] = {}  # where those of a block begin, by its id:
-        self._blocks: list[Block] = []  # so they must stay
-        self._end = 0
-        self._parts: list[Indices] = []  # which of them are picked
-        self._stretches: list[tuple[int, int]] = []  # those that come after the parts: begin and end
-
-    def add(self, slot: _AnySlot, rows: int) -> None:
-        assert slot.block is not None
-        begin = self._begin(slot)
-        self._only = None if self.rows else slot.block.slice(slot.row, slot.row + rows)
-        self._stretches.append((begin, begin + rows))
-        self.rows += rows
-        slot.row += rows
-
-    def add_rounds(self, slots: list[_AnySlot], rounds: int, length: int) -> None:
-        if len(slots) == 1:
-            return self.add(slots[0], rounds * length)
-        self._join_stretches()
-        begins = np.array([self._begin(slot) for slot in slots])
-        in_turn = np.arange(rounds * length).reshape(rounds, 1, length)
-        self._parts.append((begins[:, None] + in_turn).reshape(-1))
-        self._only = None
-        self.rows += len(slots) * rounds * length
-        for slot in slots:
-            slot.row += rounds * length
-
-    def _begin(self, slot: _AnySlot) -> int:
-        """Where the rows that the slot has at hand begin among all."""
-        block = slot.block
-        assert block is not None
-        begin = self._begins.get(id(block))
-        if begin is None:
-            self._rows.append(self._sources.add(block))
-            begin = self._begins[id(block)] = self._end
-            self._blocks.append(block)
-            self._end += block.rows
-        return begin + slot.row
-
-    def _join_stretches(self) -> None:
-        if self._stretches:
-            begins, ends = np.array(self._stretches).T
-            lengths = ends - begins
-            shifts = begins - np.concatenate([[0], np.cumsum(lengths)[:-1]])
-            self._parts.append(np.arange(lengths.sum()) + np.repeat(shifts, lengths))
-            self._stretches = []
-
-    def block(self) -> Block:
-        if self._only is not None:
-            return self._only
-        self._join_stretches()
-        return self._sources.pick(np.concatenate(self._rows)[np.concatenate(self._parts)])
