@@ -8,7 +8,7 @@ from typing import Any
 
 from feedline.errors import WrongKind
 from feedline.graph import UNKNOWN, Context, Node, Peek, State, Stream
-from feedline.graph.calls import blame, caller
+from feedline.graph.calls import blame
 from feedline.graph.chance import for_made
 from feedline.ops.from_generator import Shards
 
@@ -16,7 +16,7 @@ from feedline.ops.from_generator import Shards
 def made_by(maker: Callable[..., Any], element: Any, number: int, step: Node) -> Node:
     """The node of the dataset that a step's function makes of an element, the `number`th of its input."""
     try:
-        made = caller(maker)(element)
+        made = maker(*element) if type(element) is tuple else maker(element)
         node = getattr(made, "_node", None)
         if not isinstance(node, Node):
             raise WrongKind(

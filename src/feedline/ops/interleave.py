@@ -126,6 +126,11 @@ class Interleave(DrawingNode):
     def has_made(self) -> bool:
         return self in _specs
 
+    @property
+    def is_known(self) -> bool:
+        """Is it known what the datasets give?"""
+        return _specs.get(self) is not None
+
 
 # What is known of the elements once a dataset was made: a batch asks for it, which runs after that.
 _specs: WeakKeyDictionary[Interleave, Any] = WeakKeyDictionary()
@@ -175,6 +180,7 @@ class _InterleaveStream(Stream):
         # Datasets that are made at once, to be read together. Not of an input that may wait for its elements.
         self._together = 1
         self._is_quick = True  # the function
+        self._is_plain = False  # nothing is to be found out by the next dataset
         self._may_group = not any(one.runs_python for one in tree(node.input))
         self._by_turns: Stream | None = None  # gives the rows of all slots in their order
         self._may_turn = self._can_turn  # try it
@@ -199,7 +205,7 @@ class _InterleaveStream(Stream):
                     break
                 self._has_read = False
                 most = min(limit, self._context.rows_to_pick(self._row_bytes))
-            if self._by_turns is not None or self._begin_turns():
+            if self._by_turns is not None or (self._may_turn and self._begin_turns()):
                 if out.rows:
                     break
                 if (block := self._next_by_turns()) is not None:
@@ -227,7 +233,7 @@ class _InterleaveStream(Stream):
 
     def _begin_turns(self) -> bool:
         """Have the rows of all slots read in their order by one stream, if that can be; else False."""
-        if not self._may_turn or self._in_turn:
+        if self._in_turn:
             return False
         self._may_turn = False
         self._fill_ahead()
@@ -330,12 +336,16 @@ class _InterleaveStream(Stream):
         """The rest of one turn, or a step towards the next; False at the end of it all, and on a failure."""
         slot = self._slots.get(self._turn)
         if slot is None:
-            if not self._ended:
-                return self._fill_slot()
-            if not self._slots:
+            if self._ended:
+                if not self._slots:
+                    return False
+                self._pass_turn()
+                return True
+            if not self._fill_slot():
                 return False
-            self._pass_turn()
-            return True
+            slot = self._slots.get(self._turn)
+            if not isinstance(slot, WholeSlot):
+                return True  # at the end of the input, or perhaps all are to be read by turns now
         if not slot.at_hand and isinstance(slot, Slot) and not self._read(slot):
             return False
         if not slot.at_hand:
@@ -471,7 +481,11 @@ class _InterleaveStream(Stream):
 
     def _make(self, element: Any, groups: list[Group]) -> None:
         node, made_at, number = self._node, self._input.state(), self._input.passed
-        made = node.made_of(element, number, self._inner)
+        if self._is_plain:
+            made = made_by(node.function, element, number, node)
+        else:
+            made = node.made_of(element, number, self._inner)
+            self._is_plain = node.is_known and not isinstance(made, Elsewhere)
         key = made.whole_key() if self._may_group else None
         if key is None:
             rows = node.rows_of(made, number, self._inner)
