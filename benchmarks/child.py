@@ -43,7 +43,7 @@ def measure(
     workload = getattr(question, "load", workloads.load)(workload_name, files)
     subject = question.prepare(workload)
 
-    question.check(function(subject, **settings), workload)
+    columns = question.check(function(subject, **settings), workload) or {}
 
     gc.collect()
     passes: list[float] = []
@@ -57,7 +57,13 @@ def measure(
         # Taken down outside of the timing: inside, short passes of tf.data with autotune came out at about
         # 1.3 or 2.6 seconds, probably because its iterator waits for the autotuner.
         del answer
-    return {"records": workload.records, "bytes": workload.bytes, "passes": passes, "cpu": cpu}
+    return {
+        "records": workload.records,
+        "bytes": workload.bytes,
+        "passes": passes,
+        "cpu": cpu,
+        "columns": columns,
+    }
 
 
 if __name__ == "__main__":

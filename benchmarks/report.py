@@ -37,6 +37,7 @@ class Sample:
     bytes: int
     passes: list[float]
     cpu: float
+    columns: dict[str, float] = field(default_factory=dict)  # what else the question's check tells
 
     @property
     def rate(self) -> float:
@@ -132,6 +133,7 @@ def _numbers(trial: Trial) -> dict[str, object]:
         "records_per_second": [round(sample.rate) for sample in trial.samples],
         "cores_busy": [round(sample.cores, 2) for sample in trial.samples],
         "bytes_per_record": round(sample.bytes / sample.records, 1),
+        **{name: [round(each.columns[name], 1) for each in trial.samples] for name in sample.columns},
     }
 
 
@@ -153,14 +155,18 @@ def _tables(question: ModuleType, findings: Findings) -> Iterator[str]:
         yield f"## {workload}"
         yield ""
         against = "".join(f" against {base} |" for base in bases)
-        yield f"| rival | thousand records/s | GB/s | cores busy |{against}"
-        yield "|---|---|---|---|" + "---|" * len(bases)
+        columns = list(next(iter(stands.values()))[1].samples[0].columns)
+        told = "".join(f" {column} |" for column in columns)
+        yield f"| rival | thousand records/s | GB/s | cores busy |{told}{against}"
+        yield "|---|---|---|---|" + "---|" * (len(columns) + len(bases))
         for row, (_, trial) in sorted(stands.items(), key=lambda item: -item[1][1].rate):
             sample = trial.samples[0]
             speed = f"{trial.rate / 1e3:,.1f} | {trial.rate * sample.bytes / sample.records / 1e9:.2f}"
             cores = median(sample.cores for sample in trial.samples)
             ratios = "".join(f" {_ratio_text(trial, stands[base][1])} |" for base in bases)
-            yield f"| {row} | {speed} | {cores:.1f} |{ratios}"
+            most = (max(sample.columns[column] for sample in trial.samples) for column in columns)
+            told = "".join(f" {value:,.0f} |" for value in most)
+            yield f"| {row} | {speed} | {cores:.1f} |{told}{ratios}"
         yield ""
         for row, trials in rows.items():
             if len(trials) > 1:

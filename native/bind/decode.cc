@@ -20,7 +20,9 @@
 #include "core/block_reader.h"
 #include "core/point_reader.h"
 #include "core/read_ahead.h"
+#include "core/small_files.h"
 #include "core/tensor_proto.h"
+#include "core/turn_reader.h"
 
 namespace feedline::bind {
 
@@ -317,6 +319,91 @@ class PyReader {
   std::unique_ptr<Reader> reader_;
 };
 
+class PyTurnReader {
+ public:
+  using Entry = std::tuple<nb::bytes, std::tuple<size_t, uint64_t, int64_t>, uint64_t>;
+
+  PyTurnReader(const std::vector<Entry>& files, PySchema schema, size_t rows, size_t turn, bool verify,
+               const std::string& compression, size_t block_bytes, bool as_rows)
+      : schema_(std::move(schema)) {
+    ReadOptions options;
+    options.compression = compression_from(compression);
+    options.rows = rows;
+    options.verify = verify;
+    options.block_bytes = block_bytes;
+    if (as_rows) options.layout = schema_.layout();
+    std::vector<TurnReader::Entry> entries;
+    for (const auto& [path, place, drop] : files) {
+      const Start start{std::get<0>(place), std::get<1>(place), std::get<2>(place)};
+      entries.push_back({std::string(path.c_str(), path.size()), start, drop});
+    }
+    reader_ = std::make_unique<TurnReader>(std::move(entries), schema_.schema(), options, turn);
+  }
+  ~PyTurnReader() { close(); }
+
+  nb::object next() {
+    TurnReader::Block block;
+    while (reader_) {
+      BlockReader::Outcome outcome;
+      {
+        nb::gil_scoped_release release;
+        outcome = reader_->next(std::chrono::milliseconds(50), block);
+      }
+      if (outcome == BlockReader::Outcome::kEnd) break;
+      if (outcome == BlockReader::Outcome::kBlock) {
+        nb::list places;
+        for (const Start& place : block.places) places.append(to_python(std::optional(place)));
+        return nb::make_tuple(block_to_python(schema_, std::move(block.decoded)), places);
+      }
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    }
+    return nb::none();
+  }
+
+  void close() {
+    nb::gil_scoped_release release;
+    reader_.reset();
+  }
+
+ private:
+  PySchema schema_;
+  std::unique_ptr<TurnReader> reader_;
+};
+
+class PySmallFiles {
+ public:
+  PySmallFiles(const std::vector<nb::bytes>& files, PySchema schema, bool verify,
+               const std::string& compression, size_t block_bytes, bool as_rows)
+      : schema_(std::move(schema)) {
+    ReadOptions options;
+    options.compression = compression_from(compression);
+    options.verify = verify;
+    options.block_bytes = block_bytes;
+    if (as_rows) options.layout = schema_.layout();
+    files_ = std::make_unique<SmallFiles>(to_strings(files), schema_.schema(), options);
+  }
+  ~PySmallFiles() {
+    nb::gil_scoped_release release;
+    files_.reset();
+  }
+
+  nb::tuple take() {
+    SmallFiles::Result result;
+    {
+      nb::gil_scoped_release release;
+      result = files_->take();
+    }
+    nb::list rows;
+    for (const std::optional<SmallFiles::Rows>& one : result.files)
+      rows.append(one ? nb::object(nb::make_tuple(one->begin, one->end)) : nb::none());
+    return nb::make_tuple(block_to_python(schema_, std::move(result.block)), rows);
+  }
+
+ private:
+  PySchema schema_;
+  std::unique_ptr<SmallFiles> files_;
+};
+
 // Records by their place, for random access.
 class PyPointReader {
  public:
@@ -374,6 +461,20 @@ void bind_decode(nb::module_& module) {
       .def("copy", &PyTablePicker::copy, nb::arg("picks"), "The same as a RowTable.");
 
   PyReader<BlockReader>::bind(module, "BlockReader", "TFRecord files -> columns, by `threads` threads.");
+  nb::class_<PyTurnReader>(module, "TurnReader", "TFRecord files by turns -> columns.")
+      .def(nb::init<const std::vector<PyTurnReader::Entry>&, PySchema, size_t, size_t, bool,
+                    const std::string&, size_t, bool>(),
+           nb::arg("files"), nb::arg("schema"), nb::arg("rows"), nb::arg("turn"), nb::arg("verify"),
+           nb::arg("compression"), nb::arg("block_bytes"), nb::arg("as_rows"))
+      .def("next", &PyTurnReader::next,
+           "((rows, columns or RowTable, [], None), where each file goes on), or None where it ends.")
+      .def("close", &PyTurnReader::close);
+  nb::class_<PySmallFiles>(module, "SmallFiles", "Small TFRecord files -> one block, made ahead.")
+      .def(nb::init<const std::vector<nb::bytes>&, PySchema, bool, const std::string&, size_t, bool>(),
+           nb::arg("files"), nb::arg("schema"), nb::arg("verify"), nb::arg("compression"),
+           nb::arg("block_bytes"), nb::arg("as_rows"))
+      .def("take", &PySmallFiles::take,
+           "((rows, columns or RowTable, [], None), (begin, end) or None for each file), once.");
   nb::class_<PyPointReader>(module, "PointReader", "Single records of plain files -> columns.")
       .def(nb::init<const std::vector<nb::bytes>&, PySchema, bool>(), nb::arg("files"), nb::arg("schema"),
            nb::arg("verify"))

@@ -61,6 +61,8 @@ class BlockDecoder {
   // Decodes records `first` to `last` of the batch, up to the first fault.
   void add(const RecordBatch& batch, size_t first, size_t last, DecodedBlock& block);
   void finish(DecodedBlock& block);
+  // Of the block that was begun.
+  size_t rows() const noexcept { return rows_ ? rows_->rows() : columns_.rows(); }
 
  private:
   bool add(std::span<const uint8_t> record) { return rows_ ? rows_->add(record) : columns_.add(record); }

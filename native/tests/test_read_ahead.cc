@@ -2,7 +2,7 @@
 
 #include "core/read_ahead.h"
 #include "tests/check.h"
-#include "tests/samples.h"
+#include "tests/id_files.h"
 
 namespace feedline {
 namespace {
@@ -10,21 +10,6 @@ namespace {
 using namespace samples;
 using Outcome = BlockReader::Outcome;
 using std::chrono::milliseconds;
-
-std::shared_ptr<const Schema> schema_of_ids() {
-  auto schema = std::make_shared<Schema>();
-  Feature id;
-  id.name = id.key = "id";
-  id.item_size = sizeof(int64_t);
-  schema->features = {id};
-  return schema;
-}
-
-Bytes rows(int64_t first, int64_t count) {
-  Bytes bytes;
-  for (int64_t n = first; n < first + count; ++n) bytes += framed(example(entry("id", ints({n}))));
-  return bytes;
-}
 
 ReadOptions seven_rows() {
   ReadOptions options;

@@ -183,6 +183,33 @@ class BlockReader:
 
 class ReadAhead(BlockReader): ...
 
+class TurnReader:
+    def __init__(
+        self,
+        files: list[tuple[bytes, _Place, int]],
+        schema: Schema,
+        rows: int,
+        turn: int,
+        verify: bool,
+        compression: str,
+        block_bytes: int,
+        as_rows: bool,
+    ) -> None: ...
+    def next(self) -> tuple[_Decoded, list[_Place]] | None: ...
+    def close(self) -> None: ...
+
+class SmallFiles:
+    def __init__(
+        self,
+        files: list[bytes],
+        schema: Schema,
+        verify: bool,
+        compression: str,
+        block_bytes: int,
+        as_rows: bool,
+    ) -> None: ...
+    def take(self) -> tuple[_Decoded, list[tuple[int, int] | None]]: ...
+
 class PointReader:
     def __init__(self, files: list[bytes], schema: Schema, verify: bool) -> None: ...
     def read(

@@ -8,7 +8,7 @@ from feedline.graph.chance import DrawingNode, RandomNode, drawing_nodes, random
 from feedline.graph.context import Context, Services
 from feedline.graph.cursor import Cursor
 from feedline.graph.fingerprint import Fingerprint, fingerprint, position_key, strict_fingerprint
-from feedline.graph.node import Node, Peek, Site, Source, tree
+from feedline.graph.node import Node, Peek, Site, Source, Wholes, tree
 from feedline.graph.stream import Indices, State, Stream
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Source",
     "State",
     "Stream",
+    "Wholes",
     "drawing_nodes",
     "fingerprint",
     "position_key",

@@ -70,5 +70,6 @@ def for_made(context: Context, made: Node, seed: int, number: int) -> Context:
 
     It is made again, and draws again, when a state is restored: so what counts is the seed of the step.
     """
-    seeds = [key_of(seed, (at,)) >> 1 for at in range(len(drawing_nodes(made)))]
-    return seeded(context.within(number), made, seeds)
+    seeds: dict[Node, int] = {node: key_of(seed, (at,)) >> 1 for at, node in enumerate(drawing_nodes(made))}
+    within = context.within(number)
+    return replace(within, seeds={**within.seeds, **seeds}) if seeds else within

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from feedline.block import Block
 from feedline.graph.job import Doing, Job, Opener
-from feedline.graph.node import Node, goes_by_number
+from feedline.graph.node import Node, Wholes, goes_by_number
 from feedline.graph.stream import Indices, State, Stream
 
 if TYPE_CHECKING:
@@ -20,6 +20,10 @@ class Services(Protocol):
 
     def measured(self, node: Node, stream: Stream) -> Stream:
         """The stream, with its rows and times counted."""
+        ...
+
+    def read_whole(self, node: Node, wait: Callable[[], Wholes]) -> Wholes:
+        """What `node.begin_whole` makes, with its rows and times counted."""
         ...
 
     def gathered(self, node: Node, indices: Indices, context: Context) -> Block:

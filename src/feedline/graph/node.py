@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
@@ -44,6 +44,13 @@ class Source(NamedTuple):
     @property
     def facts(self) -> str:
         return f"size {self.size}, {self.stamp}"
+
+
+class Wholes(NamedTuple):
+    """All rows of several nodes."""
+
+    block: Block | None  # the rows of those that have any
+    rows: Sequence[tuple[int, int] | None]  # where each node's begin and end; None: open the node instead
 
 
 Peek: TypeAlias = Callable[["Node"], Any]
@@ -114,6 +121,27 @@ class Node(ABC):
     def gather(self, indices: Indices, context: Context) -> Block:
         """The elements at these indices, each from 0 to `length() - 1`."""
         raise UsageError(f"{self}: elements can only be had one after another.")
+
+    def whole_key(self) -> Hashable | None:
+        """Nodes with the same key can be read by one `begin_whole`. None: it is not worth it for this one."""
+        return None
+
+    def begin_whole(self, nodes: Sequence[Node], context: Context) -> Callable[[], Wholes]:
+        """Begin to read several nodes of this one's `whole_key`, from beginning to end, in the background.
+
+        What it returns waits for the rows, and may be called once.
+        """
+        raise NotImplementedError(f"{self}: has no whole_key.")
+
+    def open_by_turns(
+        self, nodes: Sequence[Node], states: Sequence[State], turn: int, context: Context
+    ) -> Stream | None:
+        """Rows of several nodes of this one's `whole_key` by turns, `turn` of each, in whole rounds.
+
+        It starts at `states`, which Cursors of the nodes gave; and so are its own states, one for each. It
+        ends where a node ends or fails, which may be in the middle of a round. None: open each alone.
+        """
+        return None
 
     def sources(self) -> Iterable[Source]:
         """The files that its elements come from, as they are now."""

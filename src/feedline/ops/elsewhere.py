@@ -8,9 +8,24 @@ from typing import Any
 
 from feedline.errors import WrongKind
 from feedline.graph import UNKNOWN, Context, Node, Peek, State, Stream
-from feedline.graph.calls import blame, caller
+from feedline.graph.calls import blame
 from feedline.graph.chance import for_made
 from feedline.ops.from_generator import Shards
+
+
+def made_by(maker: Callable[..., Any], element: Any, number: int, step: Node) -> Node:
+    """The node of the dataset that a step's function makes of an element, the `number`th of its input."""
+    try:
+        made = maker(*element) if type(element) is tuple else maker(element)
+        node = getattr(made, "_node", None)
+        if not isinstance(node, Node):
+            raise WrongKind(
+                f"{step.name}: the function must return a feedline Dataset, not {type(made).__name__}."
+            )
+    except Exception as error:
+        blame(error, step, number)
+        raise
+    return node
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,18 +42,7 @@ class Elsewhere(Node):
         return self.maker.function if isinstance(self.maker, Shards) else self.maker
 
     def made(self) -> Node:
-        """The node of the dataset."""
-        try:
-            made = caller(self.maker)(self.element)
-            node = getattr(made, "_node", None)
-            if not isinstance(node, Node):
-                raise WrongKind(
-                    f"{self.name}: the function must return a feedline Dataset, not {type(made).__name__}."
-                )
-        except Exception as error:
-            blame(error, self, self.number)
-            raise
-        return node
+        return made_by(self.maker, self.element, self.number, self)
 
     def cardinality(self) -> int:
         return UNKNOWN

@@ -6,14 +6,15 @@ had in any order.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from feedline.block import Block
 from feedline.errors import UsageError
-from feedline.graph import UNKNOWN, Context, Indices, Node, Peek, Source, State, Stream
-from feedline.records.blocks import BlockSource, PointSource
+from feedline.graph import UNKNOWN, Context, Indices, Node, Peek, Source, State, Stream, Wholes
+from feedline.records.blocks import BlockSource, PointSource, TurnSource, begin_small
 from feedline.records.decode import Plan, plan_of
 from feedline.records.file_facts import file_facts
 from feedline.spec import STRING, ArraySpec
@@ -35,7 +36,7 @@ class TFRecords(Node):
     is_portable = True
     file_fields = frozenset({"paths"})
 
-    @cached_property
+    @property
     def plan(self) -> Plan | None:
         return None if self.features is None else plan_of(self.features)
 
@@ -63,6 +64,29 @@ class TFRecords(Node):
         if self._points is None:
             raise UsageError(f"{self}: without an index beside each file, records come in order only.")
         return self._points.take(indices, context.open_files)
+
+    def whole_key(self) -> Hashable | None:
+        if len(self.paths) != 1 or self.compression not in ("auto", "none"):
+            return None
+        return TFRecords, self.plan, self.compression, self.verify
+
+    def begin_whole(self, nodes: Sequence[Node], context: Context) -> Callable[[], Wholes]:
+        wait = begin_small(
+            [path for node in nodes for path in _paths(node)],
+            self.plan,
+            compression=self.compression,
+            verify=self.verify,
+            as_rows=context.rows_are_picked,
+        )
+        return lambda: Wholes(*wait())
+
+    def open_by_turns(
+        self, nodes: Sequence[Node], states: Sequence[State], turn: int, context: Context
+    ) -> Stream | None:
+        try:
+            return _TurnStream(self, [path for node in nodes for path in _paths(node)], states, turn, context)
+        except ValueError:  # a UsageError, or a name that cannot be encoded: raised for the one alone
+            return None
 
     def open(self, context: Context, state: State) -> Stream:
         return _RecordStream(self, context, state)
@@ -97,7 +121,7 @@ class _RecordStream(Stream):
         self._source = BlockSource(
             node.paths,
             node.plan,
-            rows=max(_FEWEST_ROWS, rows // -(-rows // _MOST_ROWS)),
+            rows=_rows_of_block(rows),
             threads=context.services.cores if alone else 1,
             compression=node.compression,
             verify=node.verify,
@@ -117,3 +141,50 @@ class _RecordStream(Stream):
         if self._source is not None:
             self._source.close()
             self._source = None
+
+
+def _paths(node: Node) -> tuple[str, ...]:
+    assert isinstance(node, TFRecords)
+    return node.paths
+
+
+def _rows_of_block(wanted: int) -> int:
+    return max(_FEWEST_ROWS, wanted // -(-wanted // _MOST_ROWS))
+
+
+class _TurnStream(Stream):
+    """Files by turns. A state is that of a Cursor for each of them."""
+
+    def __init__(
+        self, node: TFRecords, paths: Sequence[str], states: Sequence[State], turn: int, context: Context
+    ) -> None:
+        self._states = list(states)
+        self._turn = turn
+        starts = [(tuple(before or (0, 0, 0)), drop) for before, drop, _ in states]
+        self._source = TurnSource(
+            [(path, (0, *place[1:]), drop) for path, (place, drop) in zip(paths, starts, strict=True)],
+            node.plan,
+            turn=turn,
+            rows=_MOST_ROWS,
+            compression=node.compression,
+            verify=node.verify,
+            block_bytes=context.block_bytes,
+            as_rows=context.rows_are_picked,
+        )
+
+    def next(self, limit: int) -> Block | None:
+        block = self._source.next()
+        if block is not None:
+            assert self._source.places is not None
+            rounds, rest = divmod(block.rows, self._turn * len(self._states))
+            for at, (_, offset, record) in enumerate(self._source.places):
+                rows = rounds * self._turn + min(max(rest - at * self._turn, 0), self._turn)
+                if rows:
+                    self._states[at] = [[0, offset, record], 0, self._states[at][2] + rows]
+        return block
+
+    def state(self) -> State:
+        return list(self._states)
+
+    def close(self) -> None:
+        self._source.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from feedline.table import Table
 Place = tuple[int, int, int]
 """Where a record begins: the number of its file, the offset of its header, the record's number there."""
 
+_SMALL = 64 << 10  # bytes of a file that is read whole, together with others
 _MAX_BLOCK_BYTES = 64 << 20  # records this large make short blocks, whatever `rows` says
 
 
@@ -150,6 +151,101 @@ class BlockSource:
         self._reader.close()
         if self._singles is not None:
             self._singles.close()
+
+
+def begin_small(
+    paths: Sequence[str], plan: Plan | None, *, compression: str, verify: bool, as_rows: bool
+) -> Callable[[], tuple[Block | None, list[tuple[int, int] | None]]]:
+    """Begin to read small files together, in the background. What it returns waits for them.
+
+    It gives a block with the rows of all, and where those of each begin and end: None for files that are
+    large, compressed, missing or in any way wrong, which a BlockSource must read.
+    """
+    made = plan or _WHOLE
+    none: tuple[None, list[tuple[int, int] | None]] = None, [None] * len(paths)
+    try:
+        same_set = SameSet(paths)
+        files = [os.fsencode(path) for path in paths]
+    except ValueError:  # a UsageError, or a name that cannot be encoded
+        return lambda: none
+    native = _native.SmallFiles(
+        files=files,
+        schema=made.schema,
+        verify=verify,
+        compression=compression,
+        block_bytes=_SMALL,
+        as_rows=as_rows and not made.checks_values,
+    )
+
+    def wait() -> tuple[Block | None, list[tuple[int, int] | None]]:
+        (rows, data, _, _), places = native.take()
+        try:
+            same_set.check()
+            if not rows:
+                return None, places
+            if isinstance(data, _native.RowTable):
+                return Block.of_table(Table(made, data)), places
+            return made.block(rows, data), places
+        except (UsageError, SchemaError):
+            return none
+
+    return wait
+
+
+class TurnSource:
+    """Files by turns, `turn` records of each, up to where one ends or is in any way wrong."""
+
+    def __init__(
+        self,
+        files: Sequence[tuple[str, Place, int]],
+        plan: Plan | None,
+        *,
+        turn: int,
+        rows: int,
+        compression: str,
+        verify: bool,
+        block_bytes: int,
+        as_rows: bool,
+    ) -> None:
+        """Each file with the place where to begin, and how many records to pass over there."""
+        self._plan = plan or _WHOLE
+        self._set = SameSet(path for path, _, _ in files)
+        self._native: _native.TurnReader | None = _native.TurnReader(
+            files=[(os.fsencode(path), place, drop) for path, place, drop in files],
+            schema=self._plan.schema,
+            rows=rows,
+            turn=turn,
+            verify=verify,
+            compression=compression,
+            block_bytes=block_bytes,
+            as_rows=as_rows and not self._plan.checks_values,
+        )
+        self.places: list[Place] | None = None  # where each file goes on, once there was a block
+
+    def next(self) -> Block | None:
+        """The next block, or None where another source must go on from `places`, with each file alone."""
+        item = None if self._native is None else self._native.next()
+        if item is None:
+            self.close()
+            return None
+        (rows, data, _, _), places = item
+        try:
+            if self.places is None:
+                self._set.check()
+            if isinstance(data, _native.RowTable):
+                block = Block.of_table(Table(self._plan, data))
+            else:
+                block = self._plan.block(rows, data)
+        except (UsageError, SchemaError):
+            self.close()
+            return None
+        self.places = places
+        return block
+
+    def close(self) -> None:
+        if self._native is not None:
+            self._native.close()
+            self._native = None
 
 
 class _Singles:

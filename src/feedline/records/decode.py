@@ -243,10 +243,20 @@ def _padded(batch: Any, features: dict[str, Feature] | SequenceFeatures) -> Any:
 
 
 def plan_of(features: Features) -> Plan:
+    global _last
     known = normalize(features)
     if isinstance(known, SequenceFeatures):
         return _cached_plan(tuple(known.context.items()), tuple(known.sequence.items()))
-    return _cached_plan(tuple(known.items()), None)
+    # The hash of many features takes longer than to read a small file.
+    last, plan = _last
+    if last is not known:
+        plan = _cached_plan(tuple(known.items()), None)
+        _last = known, plan
+    assert plan is not None
+    return plan
+
+
+_last: tuple[dict[str, Feature] | None, Plan | None] = (None, None)
 
 
 @lru_cache(maxsize=64)

@@ -12,7 +12,7 @@ import math
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -311,12 +311,32 @@ def normalize(features: Any) -> dict[str, Feature] | SequenceFeatures:
     >>> normalize({"label": FixedLenFeature([], "int64")})
     {'label': FixedLenFeature((), 'int64')}
     """
+    global _last
     if isinstance(features, SequenceFeatures):
         return features
+    last = _last
+    if type(features) is dict and last is not None and last.is_of(features):
+        return last.ours
     ours = _normalize_all(features, "features")
     if not ours:
         raise UsageError("features is empty: name at least one feature, or leave it out to get raw bytes.")
+    _last = _Normalized(list(features), list(features.values()), ours)
     return ours
+
+
+class _Normalized(NamedTuple):
+    """What was normalized last: a function of interleave's gives the same features for each of many files."""
+
+    keys: list[str]
+    given: list[Any]
+    ours: dict[str, Feature]
+
+    def is_of(self, features: dict[str, Any]) -> bool:
+        # By identity: a default value may be an array, which cannot be compared in one word.
+        return list(features) == self.keys and all(map(operator.is_, features.values(), self.given))
+
+
+_last: _Normalized | None = None
 
 
 def _normalize_all(features: Any, role: str) -> dict[str, Feature]:

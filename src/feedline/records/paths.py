@@ -36,12 +36,16 @@ def resolve(files: Files) -> list[str]:
 
 
 def _resolve_one(path: str) -> list[str]:
-    if os.path.isdir(path):
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):  # ValueError: a path with a zero byte
+        mode = None
+    if mode is not None and stat.S_ISDIR(mode):
         found = _in_directory(path)
         if not found:
             raise UsageError(f"{path}: the directory holds no files.{unfinished(path)}")
         return found
-    if not os.path.exists(path) and glob.has_magic(path):
+    if mode is None and glob.has_magic(path):
         matches = glob.glob(path, recursive=True)
         found = sorted(match for match in matches if _is_data(os.path.basename(match)) and is_file(match))
         if not found:

@@ -122,6 +122,9 @@ def prefix_of(name: str) -> str | None:
     >>> prefix_of("data-00000-of-00016.tfrecord")
     'data'
     """
+    # Asked for each of many files: most names are told by their end.
+    if not name.endswith(".tfrecord") or "-of-" not in name:
+        return None
     found = re.fullmatch(r"(.+)-\d{5,}-of-\d{5,}\.tfrecord", name, re.ASCII | re.DOTALL)
     return found[1] if found else None
 

@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from feedline.block import Block
-from feedline.graph import Context, Cursor, Indices, Node, State, Stream, random_nodes, tree
+from feedline.graph import Context, Cursor, Indices, Node, State, Stream, Wholes, random_nodes, tree
 from feedline.graph.alike import NoElement
 from feedline.graph.arguments import AUTOTUNE
 from feedline.graph.job import Doing, Job, NotOpened, Opener
@@ -77,6 +77,18 @@ class LocalServices:
         measure = self._measure_of(node)
         measure.opened += 1
         return Measured(stream, measure)
+
+    def read_whole(self, node: Node, wait: Callable[[], Wholes]) -> Wholes:
+        measure = self._measure_of(node)
+        found: list[Wholes] = []
+
+        def block() -> Block | None:
+            found.append(wait())
+            return found[0].block
+
+        measure.count(block)
+        measure.opened += sum(rows is not None for rows in found[0].rows)
+        return found[0]
 
     def gathered(self, node: Node, indices: Indices, context: Context) -> Block:
         measure = self._measure_of(node)
