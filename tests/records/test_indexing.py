@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from feedline import _native
 from feedline.errors import CorruptRecord, UsageError
 from feedline.records import index
-from feedline.records.indexing import known_end, load_index, store_features, stored_features, write_index
+from feedline.records.indexing import known_end, store_features, stored_features, write_index
+from feedline.records.known_indexes import load_index
 from tests.records.corrupt import bytes_read, check_located, flip, frame, frames
 
 PAYLOADS = [b"one", b"", b"three" * 100]
@@ -55,7 +56,7 @@ def test_offsets_and_lengths_cut_the_records_out_of_the_file(tmp_path_factory, p
 
 def test_the_second_time_the_sidecar_is_used_instead_of_the_file(tmp_path):
     path = tmp_path / "a"
-    path.write_bytes(frame(b"\0" * 500_000) * 10)
+    path.write_bytes(frame(b"\0" * 500) * 10_000)
     before = bytes_read()
     first = index(path)
     walked = bytes_read() - before
@@ -65,6 +66,16 @@ def test_the_second_time_the_sidecar_is_used_instead_of_the_file(tmp_path):
     assert used < 100_000
     np.testing.assert_array_equal(first.offsets, second.offsets)
     np.testing.assert_array_equal(first.lengths, second.lengths)
+
+
+def test_payloads_that_are_larger_than_a_read_are_passed_over(tmp_path):
+    path = tmp_path / "a"
+    payloads = [bytes(size) for size in (3_000_000, 10, 5_000_000, 0, 300_000, 2_000_000)]
+    path.write_bytes(frames(payloads))
+    before = bytes_read()
+    found = index(path)
+    assert bytes_read() - before < 2_000_000
+    assert found.lengths.tolist() == [len(payload) for payload in payloads]
 
 
 def test_nothing_but_the_sidecar_is_left_in_the_directory(path, sidecar):

@@ -39,7 +39,7 @@ def _resolve_one(path: str) -> list[str]:
         if not found:
             raise UsageError(f"{path}: the directory holds no files.{unfinished(path)}")
         return found
-    if not os.path.exists(path) and glob.has_magic(path):
+    if glob.has_magic(path) and not os.path.exists(path):
         matches = glob.glob(path, recursive=True)
         found = sorted(
             match for match in matches if _is_data(os.path.basename(match)) and not os.path.isdir(match)
