@@ -2,8 +2,10 @@
 
 import gzip
 import os
+import signal
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -80,6 +82,29 @@ def test_payloads_that_are_larger_than_a_read_are_passed_over(tmp_path):
 
 def test_nothing_but_the_sidecar_is_left_in_the_directory(path, sidecar):
     assert sorted(path.parent.iterdir()) == [sidecar, path]
+
+
+@pytest.mark.parametrize("files", ["", "*.tfrecord"])
+def test_several_files_need_a_list(path, files):
+    several = f"{path.parent}/{files}"
+    with pytest.raises(UsageError, match=r"stands for several files.*index\(\["):
+        index(several)
+    assert [len(one) for one in index([several])] == [3]
+
+
+def test_ctrl_c_and_an_error_of_progress_end_the_walk(path):
+    paths = [os.fsencode(path)] * 2_000_000  # for much longer than it takes to be noticed
+
+    def fail(read):
+        raise KeyError(read)
+
+    with pytest.raises(KeyError):
+        _native.walk_headers(paths, fail)
+    ctrl_c = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])
+    ctrl_c.start()
+    with pytest.raises(KeyboardInterrupt):
+        _native.walk_headers(paths, None)
+    ctrl_c.join()
 
 
 CHANGES = {

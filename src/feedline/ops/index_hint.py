@@ -43,12 +43,15 @@ def _hint(node: TFRecords) -> str:
     if node.compression not in ("auto", "none") or _is_compressed(path):
         return f"{path} is compressed, so it cannot be indexed. Write it again without compression."
     places = sorted({os.path.dirname(each) or "." for each in node.paths})
-    where = shlex.join(node.paths if len(node.paths) < 4 else places[:3]) + " ..." * (len(places) > 3)
+    listed = list(node.paths) if len(node.paths) < 4 else places[:3]
+    has_more = len(node.paths) > 3 and len(places) > 3
+    where = shlex.join(listed) + " ..." * has_more
+    in_python = f"{str(listed)[:-1]}, ...]" if has_more else str(listed)
     state = "has changed or was copied since it was indexed" if known.has_stale(path) else "has no index"
     return (
         f"{path} {state}. "
         f"To write one:  feedline index {where}\n"
-        "  In Python:  feedline.records.index(files). Then make the dataset again."
+        f"  In Python:  feedline.records.index({in_python}). Then make the dataset again."
     )
 
 

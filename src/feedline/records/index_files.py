@@ -61,7 +61,12 @@ def index(
     `progress` is called with the number of file bytes read.
     """
     if isinstance(files, str | os.PathLike):
-        return index_each([os.fspath(files)], progress)[0].result()
+        path = os.fspath(files)
+        if resolve(path) != [path]:
+            raise UsageError(
+                f"index({path!r}): this stands for several files. To index each of them:  index([{path!r}])"
+            )
+        return index_each([path], progress)[0].result()
     return [one.result() for one in index_each(resolve(files), progress)]
 
 
