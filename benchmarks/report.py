@@ -21,6 +21,7 @@ PACKAGES = (
     "tensorflow-cpu",
     "tensorflow",
     "grain",
+    "spdl-core",
     "torch",
     "keras",
     "protobuf",

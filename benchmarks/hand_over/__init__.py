@@ -18,7 +18,7 @@ from benchmarks.workloads import Workload
 FUNCTION = "run"
 WORKLOADS = ("large", "small")  # 32 images of 224 x 224 x 3 floats, 19 MB; 1,024 floats, 4 KB
 FILES = 1
-BASES = ("torch_dataloader", "grain", "keras_pydataset")
+BASES = ("torch_dataloader", "grain", "spdl", "keras_pydataset")
 
 SHAPES = {"large": (32, 224, 224, 3), "small": (1024,)}
 COUNTS = {"large": 200, "small": 4000}

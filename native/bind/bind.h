@@ -12,6 +12,7 @@ void bind_decode(nanobind::module_& module);
 void bind_encode(nanobind::module_& module);
 void bind_file_pool(nanobind::module_& module);
 void bind_gather(nanobind::module_& module);
+void bind_header_walk(nanobind::module_& module);
 void bind_part_file(nanobind::module_& module);
 void bind_pick(nanobind::module_& module);
 void bind_shuffle(nanobind::module_& module);

@@ -46,6 +46,7 @@ NB_MODULE(_native, module) {
   bind_checksum(module);
   bind_file_pool(module);
   bind_gather(module);
+  bind_header_walk(module);
   bind_pick(module);
   bind_shuffle(module);
   bind_records(module);

@@ -603,7 +603,12 @@ class Dataset:
     def shard(
         self, num_shards: int | None = None, index: int | None = None, name: str | None = None
     ) -> Dataset:
-        """Every `num_shards`th element, from the one at `index` on.
+        """Every `num_shards`th element, from the one at `index` on; or every `num_shards`th file.
+
+        Directly after from_tfrecords with 8 or more files per shard, each shard gets whole files, so no
+        process reads records only to drop them. Either way each element is in exactly one shard, but shards
+        of files differ in length as the files do. For equal lengths, index the files and shuffle first:
+        `shuffle().shard(...)`.
 
         Without arguments, the shard of this process: TF_CONFIG tells it, or RANK and WORLD_SIZE, or
         jax.distributed where it is initialised.
@@ -617,7 +622,7 @@ class Dataset:
             num_shards, index = part_or_error()
         elif num_shards is None or index is None:
             raise UsageError("shard: give num_shards and index, or neither.")
-        return Dataset(ops.Shard(self._node, num_shards, index, site=_site("shard", name)))
+        return Dataset(ops.shard(self._node, num_shards, index, _site("shard", name)))
 
     def shuffle(
         self,

@@ -10,6 +10,7 @@ from feedline.block import Block
 from feedline.errors import UsageError
 from feedline.graph import Context, Cursor, Node, State, drawing_nodes, position_key, seeded, tree
 from feedline.graph.alike import Alike
+from feedline.ops.shard import by_elements
 from feedline.tracebacks import hide_frames, is_ours, short_tracebacks
 
 _VERSION = 2
@@ -37,7 +38,7 @@ class DatasetIterator(Iterator[Any]):
         resumed: Callable[[int], None],
         ended: Callable[[int], None] = lambda elements: None,
     ) -> None:
-        self._node = node
+        self._own_node = self._node = node
         self._context = context
         self._resumed = resumed  # told the epoch of a state that was loaded
         self._ended = ended  # told the number of elements, at the end
@@ -144,17 +145,24 @@ class DatasetIterator(Iterator[Any]):
         keys = {"feedline", "pipeline", "epoch", "seeds", "kind", "position"}
         if not isinstance(state, dict) or set(state) != keys or state["feedline"] != _VERSION:
             raise UsageError("load_state_dict: this is not what state_dict() of a feedline iterator gave.")
-        if state["pipeline"] != position_key(self._node):
-            raise UsageError(
-                "load_state_dict: this state was taken from another pipeline.\n"
-                "  Its steps, their arguments and their functions must be the same as then."
-            )
+        self._node = self._node_of(state["pipeline"])
         epoch = tuple(state["epoch"])
         self._context = seeded(self._context.at_epoch(epoch), self._node, state["seeds"])
         self._resumed(epoch[0])
         self._elements, self._given = iter(()), 0
         self._alike = Alike(str(self._node), state["kind"])
         self._go_to(state["position"])
+
+    def _node_of(self, key: str) -> Node:
+        if key == position_key(self._own_node):
+            return self._own_node
+        earlier = by_elements(self._own_node)  # a state of version 0.1 goes on as it began
+        if key == position_key(earlier):
+            return earlier
+        raise UsageError(
+            "load_state_dict: this state was taken from another pipeline.\n"
+            "  Its steps, their arguments and their functions must be the same as then."
+        )
 
     def _go_to(self, position: State) -> Cursor:
         if self._cursor is not None:
@@ -174,7 +182,7 @@ class DatasetIterator(Iterator[Any]):
             self._cursor.close()
             self._cursor = None
         # A step may hold something for as long as someone knows it.
-        for name in ("_node", "_context", "_resumed", "_ended"):
+        for name in ("_node", "_own_node", "_context", "_resumed", "_ended"):
             self.__dict__.pop(name, None)
 
     def __enter__(self) -> DatasetIterator:

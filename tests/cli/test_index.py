@@ -4,7 +4,7 @@ import os
 import pytest
 
 from feedline import Dataset
-from feedline.records.indexing import load_index
+from feedline.records.known_indexes import load_index
 from tests.records.corrupt import flip
 
 
@@ -39,6 +39,21 @@ def test_index_leaves_an_index_that_fits_as_it_is(feedline, write, tmp_path):
     before = (tmp_path / ".a.tfrecord.flindex").stat()
     feedline("index", path)
     assert (tmp_path / ".a.tfrecord.flindex").stat().st_ino == before.st_ino
+
+
+def test_index_writes_one_index_for_many_files_of_a_directory(feedline, write, tmp_path):
+    paths = [write(f"{number:02}.tfrecord", [b"x"] * number) for number in range(64)]
+    ran = feedline("index", tmp_path)
+    assert len(ran.out.splitlines()) == 64
+    assert ran.err == f"64 files indexed, {sum(range(64)):,} records, 34.3 kB.\n"
+    assert sorted(os.listdir(tmp_path))[:2] == [".flindex", "00.tfrecord"]
+    assert len(Dataset.from_tfrecords(tmp_path)) == sum(range(64))
+    write("64.tfrecord", [b"x"])
+    ran = feedline("index", "--json", tmp_path)
+    assert ran.lines()[-2:] == [
+        {"path": paths[-1], "records": 63, "bytes": 1071},
+        {"path": str(tmp_path / "64.tfrecord"), "records": 1, "bytes": 17},
+    ]
 
 
 def test_index_tells_which_files_it_could_not_index_and_why(feedline, write, tmp_path):

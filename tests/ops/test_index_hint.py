@@ -58,6 +58,15 @@ def test_for_many_files_the_command_takes_their_directories(write, tmp_path):
     assert f"feedline index {tmp_path}/a {tmp_path}/b {tmp_path}/c\n" in error
 
 
+def test_the_hint_in_python_can_be_pasted(write, tmp_path):
+    paths = [write(f"{folder}/{n}") for folder in "ab" for n in range(2)]
+    error = told("len(ds)", Dataset.from_tfrecords(paths))
+    call = error.split("In Python:  feedline.")[1].split(". Then")[0]
+    assert call == f"records.index(['{tmp_path}/a', '{tmp_path}/b'])"
+    assert len(eval(call)) == 4
+    assert len(Dataset.from_tfrecords(paths)) == 12
+
+
 def test_a_file_that_changed_since_it_was_indexed_is_told_so(write):
     path = write("a")
     records.index(path)

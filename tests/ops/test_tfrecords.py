@@ -13,6 +13,7 @@ import pytest
 import feedline as fl
 from feedline import Dataset, example, records
 from feedline._native import frame
+from feedline.spec import STRING, ArraySpec
 from feedline.testing import assert_same, check_laws
 
 FEATURES = {
@@ -357,3 +358,31 @@ def test_a_hostile_shape_of_no_values_is_a_schema_error_with_its_place(tmp_path,
     path.write_bytes(frame(example.encode({"x": b"", "x/shape": shape})))
     with pytest.raises(fl.SchemaError, match=r"a\.tfrecord: record 0 at byte 0 .*'x/shape' says"):
         list(Dataset.from_tfrecords(str(path), {"x": fl.RawFeature([None, None, None], "uint8")}))
+
+
+SETS = {
+    "a directory": Dataset.from_tfrecords,
+    "a pattern": lambda folder: Dataset.from_tfrecords(f"{folder}/*"),
+    "a list": lambda folder: Dataset.from_tfrecords(sorted(map(str, folder.iterdir()))),
+    "by turns": lambda folder: Dataset.from_tfrecords(folder, num_parallel_reads=4),
+    "list_files": lambda folder: Dataset.list_files(f"{folder}/*", shuffle=False).interleave(
+        Dataset.from_tfrecords, cycle_length=8
+    ),
+    "a shard": lambda folder: Dataset.from_tfrecords(folder).shard(2, 1),
+    "more steps": lambda folder: (
+        Dataset.from_tfrecords(folder).map(lambda record: record).shuffle(100).prefetch(2)
+    ),
+}
+
+
+@pytest.mark.parametrize("make", SETS)
+def test_the_first_batch_does_not_open_all_files(tmp_path, make):
+    for number in range(1200):
+        (tmp_path / f"{number:04}").write_bytes(frame(b"x") * 10)
+    dataset = SETS[make](tmp_path)
+    for number in range(400, 1200):  # who opens one of these fails
+        (tmp_path / f"{number:04}").unlink()
+    dataset.cardinality()
+    dataset.explain()
+    assert dataset.element_spec == ArraySpec((), STRING)
+    assert len(next(iter(dataset.batch(32)))) == 32

@@ -18,6 +18,7 @@ from feedline import (  # noqa: E402
     UsageError,
     records,
 )
+from feedline._native import frame  # noqa: E402
 from feedline.run.cores import usable_cores  # noqa: E402
 
 THEIRS = tf.data.Dataset
@@ -205,6 +206,28 @@ def test_15_patterns_leave_out_what_feedline_wrote_beside_the_data(tmp_path):
     assert set(listed(THEIRS, "*")) > set(shards)
     for pattern in ("*.tfrecord", "[!.]*"):
         assert listed(Dataset, pattern) == listed(THEIRS, pattern) == shards
+
+
+def test_16_shard_keeps_files_whole_where_there_are_8_for_each(tmp_path):
+    def write(files):
+        for number in range(files):
+            records = [b"%d-%d" % (number, n) for n in range(3)]
+            (tmp_path / f"{number:02}").write_bytes(b"".join(map(frame, records)))
+        return [str(tmp_path / f"{number:02}") for number in range(files)]
+
+    def parts(whole):
+        return [list(whole.shard(2, index).as_numpy_iterator()) for index in range(2)]
+
+    few, many = write(15), write(16)
+    assert parts(Dataset.from_tfrecords(few)) == parts(tf.data.TFRecordDataset(few))
+    ours, theirs = parts(Dataset.from_tfrecords(many)), parts(tf.data.TFRecordDataset(many))
+    assert ours == [list(records.read(many[index::2])) for index in range(2)]
+    assert sorted(ours[0] + ours[1]) == sorted(theirs[0] + theirs[1])
+    assert ours != theirs
+    by_file = [THEIRS.list_files(many, shuffle=False).shard(2, index) for index in range(2)]
+    assert ours == [list(tf.data.TFRecordDataset(one).as_numpy_iterator()) for one in by_file]
+    mapped = Dataset.from_tfrecords(many).map(lambda record: record)
+    assert parts(mapped) == theirs
 
 
 def test_11_the_spec_is_what_was_observed():

@@ -2,8 +2,10 @@
 
 import gzip
 import os
+import signal
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -13,7 +15,8 @@ from hypothesis import strategies as st
 from feedline import _native
 from feedline.errors import CorruptRecord, UsageError
 from feedline.records import index
-from feedline.records.indexing import known_end, load_index, store_features, stored_features, write_index
+from feedline.records.indexing import known_end, store_features, stored_features, write_index
+from feedline.records.known_indexes import load_index
 from tests.records.corrupt import bytes_read, check_located, flip, frame, frames
 
 PAYLOADS = [b"one", b"", b"three" * 100]
@@ -55,7 +58,7 @@ def test_offsets_and_lengths_cut_the_records_out_of_the_file(tmp_path_factory, p
 
 def test_the_second_time_the_sidecar_is_used_instead_of_the_file(tmp_path):
     path = tmp_path / "a"
-    path.write_bytes(frame(b"\0" * 500_000) * 10)
+    path.write_bytes(frame(b"\0" * 500) * 10_000)
     before = bytes_read()
     first = index(path)
     walked = bytes_read() - before
@@ -67,8 +70,41 @@ def test_the_second_time_the_sidecar_is_used_instead_of_the_file(tmp_path):
     np.testing.assert_array_equal(first.lengths, second.lengths)
 
 
+def test_payloads_that_are_larger_than_a_read_are_passed_over(tmp_path):
+    path = tmp_path / "a"
+    payloads = [bytes(size) for size in (3_000_000, 10, 5_000_000, 0, 300_000, 2_000_000)]
+    path.write_bytes(frames(payloads))
+    before = bytes_read()
+    found = index(path)
+    assert bytes_read() - before < 2_000_000
+    assert found.lengths.tolist() == [len(payload) for payload in payloads]
+
+
 def test_nothing_but_the_sidecar_is_left_in_the_directory(path, sidecar):
     assert sorted(path.parent.iterdir()) == [sidecar, path]
+
+
+@pytest.mark.parametrize("files", ["", "*.tfrecord"])
+def test_several_files_need_a_list(path, files):
+    several = f"{path.parent}/{files}"
+    with pytest.raises(UsageError, match=r"stands for several files.*index\(\["):
+        index(several)
+    assert [len(one) for one in index([several])] == [3]
+
+
+def test_ctrl_c_and_an_error_of_progress_end_the_walk(path):
+    paths = [os.fsencode(path)] * 2_000_000  # for much longer than it takes to be noticed
+
+    def fail(read):
+        raise KeyError(read)
+
+    with pytest.raises(KeyError):
+        _native.walk_headers(paths, fail)
+    ctrl_c = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])
+    ctrl_c.start()
+    with pytest.raises(KeyboardInterrupt):
+        _native.walk_headers(paths, None)
+    ctrl_c.join()
 
 
 CHANGES = {

@@ -14,7 +14,7 @@ from feedline.errors import CorruptRecord, UsageError
 from feedline.records import shard_files
 from feedline.records.feature_texts import feature_texts, features_of
 from feedline.records.features import FixedLenFeature, VarLenFeature
-from feedline.records.indexing import load_index
+from feedline.records.known_indexes import load_index
 from feedline.records.publishing import recover
 from feedline.records.shard_files import is_shard_name, manifest_paths, read_manifest, shard_name
 

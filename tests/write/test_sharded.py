@@ -16,7 +16,7 @@ import pytest
 import feedline as fl
 from feedline import SchemaError, ShardedWriter, UsageError, WriteError, records
 from feedline.records.beside import index_path
-from feedline.records.indexing import load_index
+from feedline.records.known_indexes import load_index
 from tests.processes import run_python
 from tests.write.disk import watched
 

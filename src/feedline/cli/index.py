@@ -1,4 +1,4 @@
-"""feedline index: write an index beside each file."""
+"""feedline index: write indexes beside files."""
 
 from __future__ import annotations
 
@@ -20,31 +20,35 @@ from feedline.cli.terminal import (
     size,
 )
 from feedline.errors import FeedlineError
-from feedline.records.indexing import keep_index
+from feedline.records.index_files import index_each
 
 
 def index(files: Files, as_json: Json = False) -> None:
-    """Write an index beside each plain file, for a length, random access and a full shuffle.
+    """Write an index beside plain files, for a length, random access and a full shuffle.
 
-    Indexes are hidden files: `.x.tfrecord.flindex` for `x.tfrecord`. One that fits its file is left as it is.
-    Compressed files cannot be indexed. A line for each file; exit 1 if there is one without an index.
+    Indexes are hidden files: `.x.tfrecord.flindex` for `x.tfrecord`; 64 or more files of a directory share
+    one, `.flindex`. A file whose index fits it is not read again. Compressed files cannot be indexed. A line
+    for each file; exit 1 if there is one without an index.
     """
     paths = records.resolve(files)
     total_records = total_bytes = failures = 0
     with progress("indexing", paths) as report_for:
-        for path in paths:
-            try:
-                found, bytes = len(keep_index(path, progress=report_for(path))), os.path.getsize(path)
-            except (FeedlineError, OSError) as error:
-                failures += 1
-                _show_failure(path, error, as_json)
-                continue
-            total_records += found
-            total_bytes += bytes
-            if as_json:
-                show_json({"path": path, "records": found, "bytes": bytes})
-            else:
-                show(f"{found:>13,}  {size(bytes):>11}  {printable(path)}")
+        indexed = index_each(paths, report_for(*paths))
+    for one in indexed:
+        try:
+            if one.trouble is not None:
+                raise one.trouble
+            found, bytes = len(one.result()), os.path.getsize(one.path)
+        except (FeedlineError, OSError) as error:
+            failures += 1
+            _show_failure(one.path, error, as_json)
+            continue
+        total_records += found
+        total_bytes += bytes
+        if as_json:
+            show_json({"path": one.path, "records": found, "bytes": bytes})
+        else:
+            show(f"{found:>13,}  {size(bytes):>11}  {printable(one.path)}")
     failed = f"; {plural(failures, 'file')} not indexed" if failures else ""
     say(
         f"{plural(len(paths) - failures, 'file')} indexed, {plural(total_records, 'record')}, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
@@ -199,6 +199,18 @@ def tree(root: Node) -> list[Node]:
             found[node] = None
             waiting += reversed(node.inputs)
     return list(found)
+
+
+def with_inputs(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node with each of its inputs changed."""
+    changed: dict[str, Any] = {}
+    for name in _field_names(type(node)):
+        value = getattr(node, name)
+        if isinstance(value, Node):
+            changed[name] = change(value)
+        elif isinstance(value, tuple) and any(isinstance(one, Node) for one in value):
+            changed[name] = tuple(change(one) for one in value)
+    return replace(node, **changed) if changed else node
 
 
 def goes_by_number(node: Node) -> bool:

@@ -26,7 +26,7 @@ from feedline.ops.repeat import Repeat
 from feedline.ops.sample_from_datasets import sampled
 from feedline.ops.scan import Scan
 from feedline.ops.select import Select
-from feedline.ops.shard import Shard
+from feedline.ops.shard import Shard, shard
 from feedline.ops.shared_cache import SharedCache
 from feedline.ops.shuffle import Shuffle
 from feedline.ops.skip import Skip
@@ -81,4 +81,5 @@ __all__ = [
     "index_hint",
     "is_indexed",
     "sampled",
+    "shard",
 ]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, fields
 
 from feedline.errors import FeedlineError
 from feedline.graph import Node, tree
+from feedline.graph.node import with_inputs
 from feedline.ops.tfrecords import TFRecords
-from feedline.records.beside import index_paths
-from feedline.records.indexing import load_index
+from feedline.records.known_indexes import Indexes
 from feedline.records.reading import open_reader
 
 
@@ -37,18 +36,22 @@ def _hint(node: TFRecords) -> str:
         return (
             'on_corrupt="skip" drops records while it reads, so they have no fixed numbers. Read without it.'
         )
-    path = next((path for path in node.paths if load_index(path) is None), None)
+    known = Indexes()
+    path = next((path for path in node.paths if known.of(path) is None), None)
     if path is None or not os.path.isfile(path):
         return ""
     if node.compression not in ("auto", "none") or _is_compressed(path):
         return f"{path} is compressed, so it cannot be indexed. Write it again without compression."
     places = sorted({os.path.dirname(each) or "." for each in node.paths})
-    where = shlex.join(node.paths if len(node.paths) < 4 else places[:3]) + " ..." * (len(places) > 3)
-    is_stale = any(map(os.path.exists, index_paths(path)))
+    listed = list(node.paths) if len(node.paths) < 4 else places[:3]
+    has_more = len(node.paths) > 3 and len(places) > 3
+    where = shlex.join(listed) + " ..." * has_more
+    in_python = f"{str(listed)[:-1]}, ...]" if has_more else str(listed)
+    state = "has changed or was copied since it was indexed" if known.has_stale(path) else "has no index"
     return (
-        f"{path} {'has changed or was copied since it was indexed' if is_stale else 'has no index'}. "
+        f"{path} {state}. "
         f"To write one:  feedline index {where}\n"
-        "  In Python:  feedline.records.index(path). Then make the dataset again."
+        f"  In Python:  feedline.records.index({in_python}). Then make the dataset again."
     )
 
 
@@ -62,14 +65,7 @@ def _is_compressed(path: str) -> bool:
 def _with_indexes(node: Node) -> Node:
     if isinstance(node, TFRecords):
         return _Indexed(**{each.name: getattr(node, each.name) for each in fields(node)})
-    changed: dict[str, Any] = {}
-    for each in fields(node):
-        value = getattr(node, each.name)
-        if isinstance(value, Node):
-            changed[each.name] = _with_indexes(value)
-        elif isinstance(value, tuple) and any(isinstance(one, Node) for one in value):
-            changed[each.name] = tuple(_with_indexes(one) for one in value)
-    return replace(node, **changed) if changed else node
+    return with_inputs(node, _with_indexes)
 
 
 @dataclass(frozen=True, eq=False)

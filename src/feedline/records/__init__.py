@@ -3,7 +3,7 @@
 from feedline.records.blocks import read_blocks
 from feedline.records.check import Finding, Repair, Verification, repair, verify
 from feedline.records.counting import count
-from feedline.records.indexing import RecordIndex, index
+from feedline.records.index_files import RecordIndex, index
 from feedline.records.inferring import infer_features
 from feedline.records.merging import Merge, merge
 from feedline.records.paths import resolve

@@ -1,6 +1,7 @@
 """The names of what feedline writes beside data files. All are hidden.
 
     .x.tfrecord.flindex             the index of x.tfrecord (records/indexing)
+    .flindex                        the indexes of many files of the directory (records/directory_index)
     .data.manifest.json             the manifest of a set (records/shard_files)
     .data.lock                      who writes the set (records/holder)
     .data.{set,writing,removed}-ID  a set that is being written (records/publishing, write/runs)
@@ -57,3 +58,12 @@ def index_paths(path: str) -> tuple[str, str]:
     ('.x.tfrecord.flindex', 'x.tfrecord.flindex')
     """
     return index_path(path), path + INDEX_SUFFIX
+
+
+def directory_index_path(directory: str) -> str:
+    """Where the indexes of many files of a directory are written. No file's own index has this name.
+
+    >>> directory_index_path("data")
+    'data/.flindex'
+    """
+    return os.path.join(directory, INDEX_SUFFIX)

@@ -13,7 +13,8 @@ from feedline.block import Block, Bytes, Column
 from feedline.errors import SchemaError, UsageError
 from feedline.records.decode import Features, Plan, plan_of
 from feedline.records.faults import placed, to_error
-from feedline.records.indexing import FRAMING, Offsets, load_index
+from feedline.records.indexing import FRAMING, Offsets
+from feedline.records.known_indexes import Indexes
 from feedline.records.open_files import FileBudget
 from feedline.records.paths import Files, compression_name, resolve
 from feedline.records.reading import OnCorrupt, SkipCount, skips
@@ -356,12 +357,13 @@ class PointSource:
     def of(cls, paths: Sequence[str], plan: Plan | None, *, verify: bool) -> PointSource | None:
         """None unless every file has an index that is true."""
         same_set = SameSet(paths)
+        known = Indexes()
         indexes = []
         for path in paths:
-            known = load_index(path)
-            if known is None:
+            offsets = known.of(path)
+            if offsets is None:
                 return None
-            indexes.append(known)
+            indexes.append(offsets)
         return cls(paths, same_set, indexes, plan, verify)
 
     def __len__(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from feedline.records.indexing import load_index
+from feedline.records.known_indexes import Indexes
 from feedline.records.paths import Files, compression_name, resolve
 from feedline.records.reading import Progress, batches
 from feedline.records.same_set import SameSet
@@ -17,10 +17,10 @@ def count(files: Files, *, compression: str | None = "auto", progress: Progress 
     """
     kind = compression_name(compression)
     found = passed = 0
-    paths = resolve(files)
+    paths, known = resolve(files), Indexes()
     with SameSet(paths):
         for path in paths:
-            index = load_index(path)
+            index = known.of(path)
             if index is not None:
                 found += len(index) - 1
             else:

@@ -11,8 +11,7 @@ The text is what the file's writer knows about its features; nothing here looks 
 header with the number of records and had no text. Offsets count as long as the file has its size, time and
 ends; the text whatever the time, so a copy of both files keeps it.
 
-A sidecar is a cache: if it is damaged, or its file has changed, `index` makes it anew. Where it cannot be
-written, the index is used all the same.
+A sidecar is a cache: if it is damaged, or its file has changed, `index` makes it anew (records/index_files).
 """
 
 from __future__ import annotations
@@ -20,97 +19,39 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from feedline import _native
-from feedline.errors import CorruptRecord, UsageError
 from feedline.records.beside import INDEX_SUFFIX, index_path, index_paths
-from feedline.records.new_file import cannot_write
-from feedline.records.reading import Progress, batches
+from feedline.records.identity import Identity, crc32c, identity_of
 
 _MAGIC, _MAGIC_1 = b"FLINDEX2", b"FLINDEX1"
 _NO_OFFSETS = 2**64 - 1
 _MAX_TEXT = 1 << 24  # bytes
 FRAMING = 16  # bytes of header and footer around each payload
-_PROBE = 4096
 
 Offsets = np.ndarray[Any, np.dtype[np.uint64]]
 
 
-@dataclass(frozen=True)
-class RecordIndex:
-    """The offset of each record's header, and the length of its payload, in bytes."""
-
-    path: str
-    offsets: Offsets
-    lengths: Offsets
-
-    def __len__(self) -> int:
-        return len(self.offsets)
-
-
-class _Identity(NamedTuple):
-    """What changes when a file does. Both ends, for a rewrite within the clock's tick."""
-
-    size: int
-    time: int
-    ends: int
-
-    def has_bytes_of(self, other: _Identity) -> bool:
-        """The same, but for the time: a copy has another."""
-        return (self.size, self.ends) == (other.size, other.ends)
-
-
 class _Header(NamedTuple):
-    identity: _Identity
+    identity: Identity
     records: int | None  # None: it has no offsets
     text: bytes
     checked: bytes  # all of the sidecar in front of the offsets
 
 
-def index(path: str | os.PathLike[str], *, progress: Progress | None = None) -> RecordIndex:
-    """The index of one plain file, from its sidecar if that is there and true, else by walking its headers.
-
-    Then it is kept in the sidecar, where one can be written. Payload checksums are not read: see `verify`.
-    `progress` is called with the number of file bytes read.
-    """
-    return _indexed(os.fspath(path), progress)[0]
-
-
-def keep_index(path: str, *, progress: Progress | None = None) -> RecordIndex:
-    """The same, but WriteError where the sidecar cannot be written."""
-    found, trouble = _indexed(path, progress)
-    if trouble is not None:
-        raise cannot_write(index_path(path), trouble)
-    return found
-
-
-def _indexed(path: str, progress: Progress | None) -> tuple[RecordIndex, OSError | None]:
-    """The index, and why it could not be kept."""
-    known, trouble = load_index(path), None
-    if known is None:
-        identity = _identity(path)
-        known = _walk(path, progress)
-        _check_unchanged(path, identity, known)
-        try:
-            _save(path, identity, known)
-        except OSError as error:  # a read-only or full directory
-            trouble = error
-    return RecordIndex(path, known[:-1], np.diff(known) - np.uint64(FRAMING)), trouble
-
-
-def load_index(path: str) -> Offsets | None:
-    """The offsets in the sidecar and the end of the last record; None if it is missing, damaged or stale."""
+def load_sidecar(path: str) -> tuple[Identity, Offsets] | None:
+    """The file's identity, and the offsets of its records with the end of the last; None if the sidecar is
+    missing, damaged or stale."""
     with suppress(OSError):
         identity = None
         for sidecar in index_paths(path):
             if (stored := _load(sidecar, path)) is not None:
-                identity = identity or _identity(path)
+                identity = identity or identity_of(path)
                 if stored[0] == identity:
-                    return stored[1]
+                    return stored
     return None
 
 
@@ -144,19 +85,19 @@ def store_features(path: str, text: str, *, durable: bool = True) -> None:
     if stored is not None and _begins_so(path, stored[0]):
         _publish(path, *stored, text, durable=durable)
     else:
-        _publish(path, _identity(path), None, text, durable=durable)
+        _publish(path, identity_of(path), None, text, durable=durable)
 
 
-def _begins_so(path: str, identity: _Identity) -> bool:
+def _begins_so(path: str, identity: Identity) -> bool:
     """Whether a file is the one that a sidecar tells of, or has grown from it. Any file grows from an empty
     one, so that proves nothing."""
     if os.path.getsize(path) == identity.size:
-        return identity.has_bytes_of(_identity(path))
+        return identity.has_bytes_of(identity_of(path))
     is_larger = os.path.getsize(path) > identity.size > 0
-    return is_larger and identity.has_bytes_of(_identity(path, identity.size))
+    return is_larger and identity.has_bytes_of(identity_of(path, identity.size))
 
 
-def _load(sidecar: str, path: str) -> tuple[_Identity, Offsets] | None:
+def _load(sidecar: str, path: str) -> tuple[Identity, Offsets] | None:
     """What a sidecar says: the identity of its file, and the offsets; None if it is missing, damaged, or
     tells of more than is in the file."""
     try:
@@ -175,7 +116,7 @@ def _load(sidecar: str, path: str) -> tuple[_Identity, Offsets] | None:
     if len(stored) != size + 8:
         return None
     words = stored.view(np.uint64)
-    checksum = _native.crc32c(stored[:-8], _crc32c(header.checked))
+    checksum = _native.crc32c(stored[:-8], crc32c(header.checked))
     offsets = words[:-1]
     if int(words[-1]) != checksum or offsets[0] != 0 or int(offsets[-1]) != header.identity.size:
         return None
@@ -191,7 +132,7 @@ def _read_header(file: BinaryIO) -> _Header | None:
     if len(head) < 40:
         return None
     size, time, ends, count = np.frombuffer(head, np.uint64)[1:].tolist()
-    identity = _Identity(size, time, ends)
+    identity = Identity(size, time, ends)
     if head.startswith(_MAGIC_1):
         return _Header(identity, count, b"", head)
     head += file.read(8)
@@ -202,7 +143,7 @@ def _read_header(file: BinaryIO) -> _Header | None:
         return None
     head += file.read(_padded(text_size))
     checksum = file.read(8)
-    if int.from_bytes(checksum, "little") != _crc32c(head) or len(checksum) < 8:
+    if int.from_bytes(checksum, "little") != crc32c(head) or len(checksum) < 8:
         return None
     records = None if count == _NO_OFFSETS else count
     return _Header(identity, records, head[48 : 48 + text_size], head + checksum)
@@ -212,53 +153,8 @@ def _padded(size: int) -> int:
     return size + -size % 8
 
 
-def _crc32c(data: bytes) -> int:
-    return _native.crc32c(np.frombuffer(data, np.uint8))
-
-
-def _walk(path: str, progress: Progress | None) -> Offsets:
-    parts = []
-    end = 0
-    for reader, batch in batches(path, "auto", resync=False):
-        if reader.compression != "none":
-            raise _compressed(path)
-        if len(batch):
-            parts.append(batch.offsets)
-            end = int(parts[-1][-1] + batch.sizes[-1]) + FRAMING
-        if progress is not None:
-            progress(reader.consumed)
-    return np.concatenate([*parts, np.array([end], np.uint64)])
-
-
-def _compressed(path: str) -> UsageError:
-    return UsageError(
-        f"{path}: a compressed file has no index, because no record can be reached without inflating all "
-        "before it.\n  Write it again without compression for random access."
-    )
-
-
-def _identity(path: str, size: int | None = None) -> _Identity:
-    """That of the file as it is; with `size`, as it was when it had so many bytes, the time apart."""
-    with open(path, "rb", buffering=0) as file:
-        stat = os.fstat(file.fileno())
-        size = stat.st_size if size is None else size
-        ends = os.pread(file.fileno(), min(_PROBE, size), 0)
-        start = max(0, size - _PROBE)
-        ends += os.pread(file.fileno(), size - start, start)
-    return _Identity(size, stat.st_mtime_ns % 2**64, _crc32c(ends))
-
-
-def _check_unchanged(path: str, identity: _Identity, offsets: Offsets) -> None:
-    if int(offsets[-1]) != identity.size:
-        raise CorruptRecord(
-            f"the file was written while it was read: it had {identity.size:,} bytes, and its last record "
-            f"ends at byte {int(offsets[-1]):,}",
-            path=path,
-            remedy="Index it when its writer is done.",
-        )
-
-
-def _save(path: str, identity: _Identity, offsets: Offsets) -> None:
+def save_index(path: str, identity: Identity, offsets: Offsets) -> None:
+    """Write the sidecar of a file that was indexed; OSError if that fails."""
     _publish(path, identity, offsets, stored_features(path), durable=False)
     with suppress(OSError):
         os.unlink(path + INDEX_SUFFIX)  # an older version's: it is stale, and visible
@@ -273,11 +169,11 @@ def write_index(
     the text is kept. `features_text` is what `stored_features` gives back. Unless `durable`, a power failure
     may lose the sidecar.
     """
-    _publish(path, _identity(path), offsets, features_text, durable=durable)
+    _publish(path, identity_of(path), offsets, features_text, durable=durable)
 
 
 def _publish(
-    path: str, identity: _Identity, offsets: Offsets | None, text: str | None, *, durable: bool
+    path: str, identity: Identity, offsets: Offsets | None, text: str | None, *, durable: bool
 ) -> None:
     told = (text or "").encode()
     if len(told) > _MAX_TEXT:
@@ -285,10 +181,10 @@ def _publish(
     count = _NO_OFFSETS if offsets is None else len(offsets) - 1
     body = _MAGIC + np.array([*identity, count, len(told)], np.uint64).tobytes()
     body += told + bytes(_padded(len(told)) - len(told))
-    body += _word(_crc32c(body))
+    body += _word(crc32c(body))
     if offsets is not None:
         body += offsets.tobytes()
-        body += _word(_crc32c(body))
+        body += _word(crc32c(body))
     sidecar = index_path(path)
     partial = index_path(f"{path}.{secrets.token_hex(4)}")
     try:

@@ -13,7 +13,7 @@ from feedline.records.common_features import common_features
 from feedline.records.feature_texts import Known, features_of, from_json, least_bytes, to_json
 from feedline.records.features import FixedLenFeature, VarLenFeature
 from feedline.records.indexing import store_features, stored_features
-from feedline.records.shard_files import Manifest, manifest_paths, prefix_of, read_manifest
+from feedline.records.shard_files import manifest_paths, prefix_of, read_manifest
 
 _MOST_INFLATED = 1032  # bytes that deflate makes of one
 _REMEDY = "To read the files whatever it says, pass `features` yourself."
@@ -23,7 +23,7 @@ class Told:
     """What is told of files. Each manifest is read once."""
 
     def __init__(self) -> None:
-        self._sets: dict[tuple[str, str], tuple[Manifest, Known] | None] = {}
+        self._sets: dict[tuple[str, str], tuple[dict[str, int], Known] | None] = {}  # with sizes by name
 
     def of(self, path: str) -> Known | None:
         """None if there is nothing; CorruptRecord if it cannot be true."""
@@ -45,9 +45,7 @@ class Told:
         if (directory, prefix) not in self._sets:
             self._sets[directory, prefix] = _read(directory, prefix)
         found = self._sets[directory, prefix]
-        if found is None or not any(
-            shard.name == name and shard.bytes == os.path.getsize(path) for shard in found[0].shards
-        ):
+        if found is None or found[0].get(name) != os.path.getsize(path):
             return None
         try:
             return _checked(found[1], path)
@@ -55,12 +53,12 @@ class Told:
             raise _untrue(_manifest_path(directory, prefix), error) from None
 
 
-def _read(directory: str, prefix: str) -> tuple[Manifest, Known] | None:
+def _read(directory: str, prefix: str) -> tuple[dict[str, int], Known] | None:
     manifest = read_manifest(directory, prefix)
     if manifest is None or manifest.features is None:
         return None
     try:
-        return manifest, features_of(manifest.features)
+        return {shard.name: shard.bytes for shard in manifest.shards}, features_of(manifest.features)
     except ValueError as error:
         raise _untrue(_manifest_path(directory, prefix), error) from None
 
