@@ -27,6 +27,8 @@ std::string counted(size_t count, const char* noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
+int64_t nanoseconds(const statx_timestamp& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; }
+
 // The rest of the descriptors is for the program.
 size_t default_limit() {
   rlimit limit{};
@@ -298,8 +300,8 @@ Fault DataFile::identify(int descriptor, Identity& found) const {
   found.size = found.regular ? status.stx_size : 0;
   found.device = uint64_t{status.stx_dev_major} << 32 | status.stx_dev_minor;
   found.inode = status.stx_ino;
-  if ((status.stx_mask & STATX_BTIME) != 0)
-    found.born = status.stx_btime.tv_sec * 1'000'000'000 + status.stx_btime.tv_nsec;
+  if ((status.stx_mask & STATX_BTIME) != 0) found.born = nanoseconds(status.stx_btime);
+  found.modified = nanoseconds(status.stx_mtime);
   return {};
 }
 

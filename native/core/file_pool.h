@@ -112,10 +112,14 @@ class DataFile {
     bool regular = false;
     uint64_t size = 0;
     uint64_t device = 0, inode = 0;
-    int64_t born = 0;  // nanoseconds, where the file system tells: a new file may get an old inode
+    int64_t born = 0;      // nanoseconds, where the file system tells: a new file may get an old inode
+    int64_t modified = 0;  // nanoseconds
 
+    // Some network file systems give a file another inode each time it is opened; its time stays.
     bool is_that_of(const Identity& other) const noexcept {
-      return regular == other.regular && device == other.device && inode == other.inode && born == other.born;
+      return regular == other.regular && device == other.device &&
+             ((inode == other.inode && born == other.born) ||
+              (size == other.size && modified == other.modified));
     }
   };
 

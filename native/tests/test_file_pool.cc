@@ -128,7 +128,7 @@ TEST(a_file_that_was_removed_or_replaced_while_it_was_closed_is_a_fault) {
   CHECK(!read(replaced, {budget}, text));
   CHECK(!read(other, {budget}, text));
   fs::remove(directory.file("gone"));
-  directory.write("new", "z");
+  directory.write("new", "zz");
   fs::rename(directory.file("new"), directory.file("replaced"));
   const Fault removed = read(gone, {budget}, text), changed = read(replaced, {budget}, text);
   CHECK_EQ(removed.os_error, ENOENT);
@@ -137,6 +137,19 @@ TEST(a_file_that_was_removed_or_replaced_while_it_was_closed_is_a_fault) {
   CHECK_EQ(changed.os_error, ESTALE);
   CHECK(contains(changed.what, "was replaced by another one"));
   CHECK(!read(other, {budget}, text));  // the place is free again
+}
+
+TEST(a_file_with_the_same_size_and_time_under_another_inode_is_the_same) {
+  const Directory directory;
+  const auto budget = std::make_shared<FileBudget>(1);
+  DataFile file(directory.write("a", "same")), other(directory.write("other", "y"));
+  std::string text;
+  CHECK(!read(file, {budget}, text));
+  CHECK(!read(other, {budget}, text));
+  fs::last_write_time(directory.write("copy", "same"), fs::last_write_time(directory.file("a")));
+  fs::rename(directory.file("copy"), directory.file("a"));
+  CHECK(!read(file, {budget}, text));
+  CHECK_EQ(text, "same");
 }
 
 TEST(a_file_that_was_replaced_while_it_was_open_is_read_as_it_was) {

@@ -230,6 +230,19 @@ def test_16_shard_keeps_files_whole_where_there_are_8_for_each(tmp_path):
     assert parts(mapped) == theirs
 
 
+def test_17_patterns_leave_out_pipes(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").touch()
+
+    def listed(D, pattern):
+        return list(D.list_files(str(tmp_path / pattern), shuffle=False).as_numpy_iterator())
+
+    file, pipe = (os.fsencode(tmp_path / name) for name in ("file", "pipe"))
+    assert listed(Dataset, "*") == [file]
+    assert listed(THEIRS, "*") == [file, pipe]
+    assert listed(Dataset, "pipe") == listed(THEIRS, "pipe") == [pipe]
+
+
 def test_11_the_spec_is_what_was_observed():
     def zeros(i):
         return np.zeros(2 if i < 20 else 3) if isinstance(i, np.generic) else tf.zeros(tf.where(i < 20, 2, 3))

@@ -38,6 +38,7 @@ def begun(tmp_path, one_file):
     """A large file, its reader after the first record, and its handle closed."""
     path = tmp_path / "a.tfrecord"
     path.write_bytes(LARGE)
+    os.utime(path, (1, 1))  # long before any file that replaces it
     (tmp_path / "other").write_bytes(LARGE)
     found = read(path)
     assert next(found) == PAYLOAD
@@ -151,6 +152,7 @@ def test_records_by_index_of_a_file_that_was_removed_or_replaced_raise(tmp_path,
         records.index(path)
     dataset = Dataset.from_tfrecords(paths)
     assert dataset[0] == dataset[30] == PAYLOAD  # the second closes the first
+    os.utime(paths[0], (1, 1))
     paths[0].rename(tmp_path / "moved")
     with pytest.raises(FileNotFoundError, match="was removed while it was being read"):
         dataset[1]
