@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from feedline.block import Block
 from feedline.graph.context import Context
+from feedline.graph.memory import Account
 from feedline.graph.node import Node
 from feedline.graph.stream import State
 
@@ -78,12 +79,17 @@ class Cursor:
             self.advance(block.rows)
         return block
 
-    def collect(self, rows: int) -> list[Block]:
-        """Blocks of `rows` rows in all; fewer only where the stream ends."""
+    def collect(self, rows: int, account: Account) -> list[Block]:
+        """Blocks of `rows` rows in all; fewer only where the stream ends. They count in the account."""
         parts: list[Block] = []
+        held = 0
         while rows and (block := self.take(rows)) is not None:
             parts.append(block)
             rows -= block.rows
+            held += block.nbytes
+            account.hold(held, held)
+        if len(parts) > 1:  # they will be joined
+            account.hold(2 * held, 2 * held)
         return parts
 
     def skip(self, rows: int) -> int:

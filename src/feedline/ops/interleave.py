@@ -58,7 +58,6 @@ class Interleave(DrawingNode):
     workers: int | None = field(default=None, compare=False)  # processes that run the datasets; None: none
 
     passes_rows_on = True
-    works_ahead = True
     makes_datasets = True
 
     def __post_init__(self) -> None:
@@ -167,10 +166,11 @@ class _InterleaveStream(Stream):
     def __init__(self, node: Interleave, context: Context, state: State) -> None:
         self._node = node
         self._context = context
+        fewest = 1 if context.budget.is_limited else _FEWEST_BYTES
         self._inner = replace(
             context,
             block_rows=max(1, min(context.block_rows, _AHEAD * context.block_rows // node.cycle_length)),
-            block_bytes=max(_FEWEST_BYTES, _AHEAD * context.block_bytes // node.cycle_length),
+            block_bytes=max(fewest, _AHEAD * context.block_bytes // node.cycle_length),
             siblings=context.siblings * node.cycle_length,
             rows_are_picked=context.rows_are_picked or node.cycle_length > 1,
         )

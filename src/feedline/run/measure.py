@@ -1,4 +1,4 @@
-"""How many rows a step gave, and how long it took, as a stream or by index."""
+"""How many rows a step gave, how long it took, and what it held, as a stream or by index."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from feedline.block import Block
-from feedline.graph import Node, State, Stream
+from feedline.graph import Context, Node, State, Stream
 from feedline.graph.calls import no_end
 
 Given = TypeVar("Given", bound=Block | None)
@@ -32,6 +32,9 @@ class Measure:
     workers: int = 0  # the most at the same time
     deaths: int = 0  # of workers
     ahead: int = 0  # bytes, the most that were held before anyone asked for them
+    held: int = 0  # bytes, at present
+    most_held: int = 0
+    passes_rows_on: bool = False  # as they are, so they count as memory of the step before
 
     def added_to(self, other: Measure) -> Measure:
         """The sum with an earlier iteration of the same step; of what is a most, the larger stays."""
@@ -46,6 +49,9 @@ class Measure:
             max(self.workers, other.workers),
             self.deaths + other.deaths,
             max(self.ahead, other.ahead),
+            self.held + other.held,
+            max(self.most_held, other.most_held),
+            self.passes_rows_on,
         )
 
     def count(self, give: Callable[[], Given], waited: Callable[[], float] = lambda: 0.0) -> Given:
@@ -75,13 +81,48 @@ class _Inner(threading.local):
 _inner = _Inner()
 
 
+_FIRST_ROWS = 1  # under a memory limit, as long as nobody knows how large they are
+_GROWTH = 8  # times the rows of the last block, at most
+
+
 class Measured(Stream):
-    def __init__(self, stream: Stream, measure: Measure) -> None:
+    """The block that a step gave last counts as its memory, until the next one is asked for.
+
+    Under a memory limit, no more rows are asked of a step than fit into a block.
+    """
+
+    def __init__(self, stream: Stream, node: Node, measure: Measure, context: Context) -> None:
         self._stream = stream
         self._measure = measure
         self._deaths = 0  # that were counted
+        self._account = context.budget.account(node, reserve=context.block_bytes)
+        self._account.measure = measure
+        if stream.account is not None:
+            stream.account.measure = measure
+        self._context = context
+        self._rows = _FIRST_ROWS
+        self._element = 0  # bytes of the largest
 
     def next(self, limit: int) -> Block | None:
+        if self._account.is_limited:
+            self._account.hold(0, self._element)
+            limit = min(limit, self._rows)
+        block = self._next(limit)
+        if block is None:
+            self._account.close()
+        elif block.is_picked or not self._measure.passes_rows_on:
+            self._hold(block)
+        return block
+
+    def _hold(self, block: Block) -> None:
+        size = block.nbytes
+        if self._account.is_limited:
+            element = size // block.rows
+            self._element = max(self._element, element)
+            self._rows = min(_GROWTH * self._rows, self._context.rows_of(element))
+        self._account.hold(size, self._element)
+
+    def _next(self, limit: int) -> Block | None:
         try:
             return self._measure.count(lambda: self._stream.next(limit), lambda: self._stream.waited)
         except StopIteration as error:
@@ -98,3 +139,6 @@ class Measured(Stream):
 
     def close(self) -> None:
         self._stream.close()
+        self._account.close()
+        if self._stream.account is not None:
+            self._stream.account.close()

@@ -73,10 +73,10 @@ class LocalServices:
         self._sent: dict[Job, SentJob] = {}  # for spans, the last used at the end
         self._own = frozenset(tree(root)) if root is not None else frozenset()
 
-    def measured(self, node: Node, stream: Stream) -> Stream:
+    def measured(self, node: Node, stream: Stream, context: Context) -> Stream:
         measure = self._measure_of(node)
         measure.opened += 1
-        return Measured(stream, measure)
+        return Measured(stream, node, measure, context)
 
     def gathered(self, node: Node, indices: Indices, context: Context) -> Block:
         measure = self._measure_of(node)
@@ -90,7 +90,8 @@ class LocalServices:
         key = node if node in self._own else (type(node), node.site)
         measure = self.measures.get(key)
         if measure is None:
-            measure = self.measures.setdefault(key, Measure([]))
+            passes_rows_on = node.passes_rows_on and bool(node.inputs)
+            measure = self.measures.setdefault(key, Measure([], passes_rows_on=passes_rows_on))
         if len(measure.nodes) < _NODES_KEPT and node not in measure.nodes:
             measure.nodes.append(node)
         return measure
@@ -153,7 +154,11 @@ class LocalServices:
         seeds = tuple(one.seed_in(context) for one in random_nodes(node))
         known = _peeked.setdefault(node, {})
         if seeds not in known:
-            known[seeds] = _looked_at(Context(LocalServices(), workers=0, seeds=context.seeds), node)
+            looking = Context(LocalServices(), workers=0, seeds=context.seeds)
+            if context.budget.is_limited:
+                sizes = {name: getattr(context, name) for name in ("block_rows", "block_bytes", "budget")}
+                looking = replace(looking, **sizes)
+            known[seeds] = _looked_at(looking, node)
         return known[seeds]
 
     def clock(self) -> float:

@@ -1,0 +1,198 @@
+"""How much memory the streams of an iteration hold, and how much they may.
+
+A Budget counts for all streams together, an Account for one of them. An account tells two things:
+
+- what its stream *needs* to go on at all: one element, a shuffle buffer, a batch. If the needs of all
+  streams do not fit into the limit, that is an error, which names the largest.
+- what it *holds* now. A stream that works ahead asks `may_hold` first, and stops where it may not.
+
+Nobody ever waits for memory that another stream holds: so no limit, however small, can cause a deadlock.
+A budget may be part of another one. What is held in it counts there, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any, NamedTuple, Protocol
+
+from feedline.errors import OverMemoryLimit
+from feedline.graph.shown import size_text
+
+_OTHERS_TOLD = 4  # steps, in an error
+
+
+class Held(Protocol):
+    """What is known of a step: the bytes that its streams hold, and the most that they held."""
+
+    held: int
+    most_held: int
+
+
+class Budget:
+    """
+    >>> budget = Budget(1_000_000)
+    >>> buffer = budget.account("shuffle(100)", "its buffer")
+    >>> buffer.hold(600_000, need=800_000)
+    >>> ahead = budget.account("prefetch(2)")
+    >>> ahead.may_hold(200_000), ahead.may_hold(300_000)
+    (True, False)
+    >>> budget.in_use, budget.most
+    (600000, 600000)
+    """
+
+    def __init__(self, limit: int | None = None, parent: Budget | None = None) -> None:
+        self.limit = limit
+        self.in_use = 0
+        self.most = 0  # that was in use at a time
+        self.promised = 0  # in use, or needed, or reserved
+        self.needed = 0
+        self.needs: dict[_Need, int] = {}
+        self.family: tuple[Budget, ...] = (self, *(parent.family if parent else ()))
+        self.is_limited = any(one.limit is not None for one in self.family)
+        self.lock: Lock = parent.lock if parent else Lock()  # one for the family
+
+    def account(
+        self, step: object, what: str = "an element", remedy: Callable[[], str] = str, reserve: int = 0
+    ) -> Account:
+        """For one stream of the step. `what` and `remedy` go into the error if it needs too much.
+
+        `reserve`: bytes that it may hold at any time, so nobody else may.
+        """
+        account = Account(self, step, what, remedy)
+        if reserve and self.is_limited:
+            account.reserve(reserve)
+        return account
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In another process, the limit holds for what is needed, and nobody works ahead.
+
+        The process that asks does so already, within the limit for all.
+        """
+        return _elsewhere, (min((one.limit for one in self.family if one.limit is not None), default=None),)
+
+
+def _elsewhere(limit: int | None) -> Budget:
+    budget = Budget(limit)
+    if limit is not None:
+        budget.promised = limit
+    return budget
+
+
+class _Need(NamedTuple):
+    step: str
+    what: str
+    remedy: str
+
+
+class Account:
+    """What one stream holds. Of one thread at a time."""
+
+    __slots__ = ("_budget", "_held", "_is_open", "_key", "_need", "_reserve", "_step", "_told", "measure")
+
+    def __init__(self, budget: Budget, step: object, what: str, remedy: Callable[[], str]) -> None:
+        self._budget = budget
+        self._step = step
+        self._told = (what, remedy)
+        self._key: _Need | None = None  # made when it is needed: most texts never are
+        self._held = self._need = self._reserve = 0
+        self._is_open = True
+        self.measure: Held | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        return self._budget.is_limited
+
+    def hold(self, held: int, need: int = 0) -> None:
+        """From now on the stream holds so many bytes. OverMemoryLimit if there is no room for its `need`.
+
+        After `close`, nothing counts any more.
+        """
+        if self._is_open:
+            self._set(held, need, self._reserve)
+            if need:
+                self._check()
+
+    def reserve(self, reserve: int) -> None:
+        """See that the stream may hold so many bytes at any time."""
+        if self._is_open:
+            self._set(self._held, self._need, reserve)
+
+    def may_hold(self, more: int) -> bool:
+        """Is there room for so many bytes more, for a stream that could do without?"""
+        return all(one.limit is None or one.promised + more <= one.limit for one in self._budget.family)
+
+    def has_room(self, need: int) -> bool:
+        """Could the stream need so many bytes without an error?"""
+        needed = need - self._need
+        return all(one.limit is None or one.needed + needed <= one.limit for one in self._budget.family)
+
+    def check(self, need: int) -> None:
+        """OverMemoryLimit if the stream could not need so many bytes."""
+        if not self.has_room(need):
+            self._set(self._held, need, self._reserve)
+            try:
+                self._check()
+            finally:
+                self.close()
+
+    def close(self) -> None:
+        """The stream holds nothing any more."""
+        if self._is_open:
+            self._set(0, 0, 0)
+            self._is_open = False
+
+    def _set(self, held: int, need: int, reserve: int) -> None:
+        budget = self._budget
+        with budget.lock:
+            grown = held - self._held
+            if budget.is_limited:
+                promised = max(held, need, reserve) - max(self._held, self._need, self._reserve)
+                if need != self._need:
+                    self._set_need(need)
+                for one in budget.family:
+                    one.promised += promised
+            for one in budget.family:
+                one.in_use += grown
+                if one.in_use > one.most:
+                    one.most = one.in_use
+            if (measure := self.measure) is not None:
+                measure.held += grown
+                if measure.held > measure.most_held:
+                    measure.most_held = measure.held
+            self._held, self._need, self._reserve = held, need, reserve
+
+    def _set_need(self, need: int) -> None:
+        if self._key is None:
+            what, remedy = self._told
+            self._key = _Need(str(self._step), what, remedy())
+        for one in self._budget.family:
+            one.needed += need - self._need
+            one.needs[self._key] = one.needs.get(self._key, 0) + need - self._need
+            if not one.needs[self._key]:
+                del one.needs[self._key]
+
+    def _check(self) -> None:
+        for one in self._budget.family:
+            if one.limit is not None and one.needed > one.limit:
+                raise OverMemoryLimit(_message(one, one.limit))
+
+
+def _message(budget: Budget, limit: int) -> str:
+    with budget.lock:
+        needs = sorted(budget.needs.items(), key=lambda pair: pair[1], reverse=True)
+    (largest, size), others = needs[0], needs[1:]
+    total = sum(each for _, each in needs)
+    alone = size if size > limit else total
+    over = f"memory_limit is {size_text(limit)}: {size_text(alone - limit)} too much."
+    told = f"{largest.step}: {largest.what} needs {size_text(size)}, and {over}"
+    if size <= limit:
+        told = (
+            f"{largest.step}: {largest.what} needs {size_text(size)}, all steps together "
+            f"{size_text(total)}, and {over}"
+        )
+    if others:
+        each = [f"{need.step} {size_text(bytes_)}" for need, bytes_ in others[:_OTHERS_TOLD]]
+        more = ["..."] if len(others) > _OTHERS_TOLD else []
+        told += f"\n  The other steps need {size_text(total - size)}: {'; '.join(each + more)}."
+    return f"{told}\n  {largest.remedy or 'Raise the limit, or make the elements smaller.'}"
