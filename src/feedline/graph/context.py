@@ -138,6 +138,7 @@ class Context:
         """
         budget = limit if isinstance(limit, Budget) else Budget(limit, self.budget)
         assert budget.limit is not None
+        budget.last_step = node
         blocks = sum(_OF_MADE if one.makes_datasets else 1 for one in tree(node))
         block_bytes = max(1, min(self.block_bytes, budget.limit // (_FOR_BLOCKS * blocks)))
         block_rows = max(1, min(self.block_rows, block_bytes // _SMALLEST_ROW))

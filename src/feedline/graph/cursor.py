@@ -79,16 +79,17 @@ class Cursor:
             self.advance(block.rows)
         return block
 
-    def collect(self, rows: int, account: Account) -> list[Block]:
+    def collect(self, rows: int, account: Account | None = None) -> list[Block]:
         """Blocks of `rows` rows in all; fewer only where the stream ends. They count in the account."""
         parts: list[Block] = []
         held = 0
         while rows and (block := self.take(rows)) is not None:
             parts.append(block)
             rows -= block.rows
-            held += block.nbytes
-            account.hold(held, held)
-        if len(parts) > 1:  # they will be joined
+            if account is not None:
+                held += block.nbytes
+                account.hold(held, held)
+        if account is not None and len(parts) > 1:  # they will be joined
             account.hold(2 * held, 2 * held)
         return parts
 

@@ -4,7 +4,8 @@ A Budget counts for all streams together, an Account for one of them. An account
 
 - what its stream *needs* to go on at all: one element, a shuffle buffer, a batch. If the needs of all
   streams do not fit into the limit, that is an error, which names the largest.
-- what it *holds* now. A stream that works ahead asks `may_hold` first, and stops where it may not.
+- what it *holds* now. A stream that works ahead asks `may_hold` first, and stops where it may not. Until the
+  first block has come through all steps, not all needs are known: so streams may not go far ahead yet.
 
 Nobody ever waits for memory that another stream holds: so no limit, however small, can cause a deadlock.
 A budget may be part of another one. What is held in it counts there, too.
@@ -12,6 +13,7 @@ A budget may be part of another one. What is held in it counts there, too.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
@@ -20,11 +22,14 @@ from feedline.errors import OverMemoryLimit
 from feedline.graph.shown import size_text
 
 _OTHERS_TOLD = 4  # steps, in an error
+_AHEAD_AT_FIRST = 4  # what part of the limit may be held ahead until all needs are known: a quarter
 
 
 class Held(Protocol):
-    """What is known of a step: the bytes that its streams hold, and the most that they held."""
+    """A step: what its streams gave, and the bytes that they hold, now and at most."""
 
+    elements: int
+    bytes: int
     held: int
     most_held: int
 
@@ -35,6 +40,7 @@ class Budget:
     >>> buffer = budget.account("shuffle(100)", "its buffer")
     >>> buffer.hold(600_000, need=800_000)
     >>> ahead = budget.account("prefetch(2)")
+    >>> budget.is_settled = True  # the first block has come through
     >>> ahead.may_hold(200_000), ahead.may_hold(300_000)
     (True, False)
     >>> budget.in_use, budget.most
@@ -48,6 +54,9 @@ class Budget:
         self.promised = 0  # in use, or needed, or reserved
         self.needed = 0
         self.needs: dict[_Need, int] = {}
+        self.ahead = 0  # in use by streams that need nothing
+        self.last_step: object = None  # the one whose first block shows what all need
+        self.is_settled = limit is None
         self.family: tuple[Budget, ...] = (self, *(parent.family if parent else ()))
         self.is_limited = any(one.limit is not None for one in self.family)
         self.lock: Lock = parent.lock if parent else Lock()  # one for the family
@@ -63,6 +72,13 @@ class Budget:
         if reserve and self.is_limited:
             account.reserve(reserve)
         return account
+
+    def has_room_ahead(self, more: int) -> bool:
+        if self.limit is None:
+            return True
+        if not self.is_settled and _AHEAD_AT_FIRST * (self.ahead + more) > self.limit:
+            return False
+        return self.promised + more <= self.limit
 
     def __reduce__(self) -> tuple[Any, ...]:
         """In another process, the limit holds for what is needed, and nobody works ahead.
@@ -103,13 +119,19 @@ class Account:
     def is_limited(self) -> bool:
         return self._budget.is_limited
 
+    @property
+    def element_bytes(self) -> int:
+        """How large an element of the step is, as far as is known."""
+        measure = self.measure
+        return measure.bytes // measure.elements if measure is not None and measure.elements else 0
+
     def hold(self, held: int, need: int = 0) -> None:
         """From now on the stream holds so many bytes. OverMemoryLimit if there is no room for its `need`.
 
-        After `close`, nothing counts any more.
+        What was needed once is kept free until `close`. After that, nothing counts any more.
         """
         if self._is_open:
-            self._set(held, need, self._reserve)
+            self._set(held, max(need, self._need), self._reserve)
             if need:
                 self._check()
 
@@ -120,7 +142,7 @@ class Account:
 
     def may_hold(self, more: int) -> bool:
         """Is there room for so many bytes more, for a stream that could do without?"""
-        return all(one.limit is None or one.promised + more <= one.limit for one in self._budget.family)
+        return all(one.has_room_ahead(more) for one in self._budget.family)
 
     def has_room(self, need: int) -> bool:
         """Could the stream need so many bytes without an error?"""
@@ -148,10 +170,12 @@ class Account:
             grown = held - self._held
             if budget.is_limited:
                 promised = max(held, need, reserve) - max(self._held, self._need, self._reserve)
+                ahead = 0 if need or reserve or self._need or self._reserve else grown
                 if need != self._need:
                     self._set_need(need)
                 for one in budget.family:
                     one.promised += promised
+                    one.ahead += ahead
             for one in budget.family:
                 one.in_use += grown
                 if one.in_use > one.most:
@@ -180,19 +204,21 @@ class Account:
 
 def _message(budget: Budget, limit: int) -> str:
     with budget.lock:
-        needs = sorted(budget.needs.items(), key=lambda pair: pair[1], reverse=True)
-    (largest, size), others = needs[0], needs[1:]
-    total = sum(each for _, each in needs)
-    alone = size if size > limit else total
-    over = f"memory_limit is {size_text(limit)}: {size_text(alone - limit)} too much."
-    told = f"{largest.step}: {largest.what} needs {size_text(size)}, and {over}"
+        needs = dict(budget.needs)
+    largest, size = max(needs.items(), key=lambda pair: pair[1])
+    total = sum(needs.values())
+    own = f"{largest.step}: {largest.what} needs {size_text(size)}"
     if size <= limit:
-        told = (
-            f"{largest.step}: {largest.what} needs {size_text(size)}, all steps together "
-            f"{size_text(total)}, and {over}"
-        )
+        own += f", all steps together {size_text(total)}"
+    over = (size if size > limit else total) - limit
+    lines = [f"{own}, and memory_limit is {size_text(limit)}: {size_text(over)} too much."]
+    others: Counter[str] = Counter()
+    for need, each in needs.items():
+        if need != largest:
+            others[need.step] += each
     if others:
-        each = [f"{need.step} {size_text(bytes_)}" for need, bytes_ in others[:_OTHERS_TOLD]]
-        more = ["..."] if len(others) > _OTHERS_TOLD else []
-        told += f"\n  The other steps need {size_text(total - size)}: {'; '.join(each + more)}."
-    return f"{told}\n  {largest.remedy or 'Raise the limit, or make the elements smaller.'}"
+        told = [f"{size_text(each)} for {step}" for step, each in others.most_common(_OTHERS_TOLD)]
+        more = ["and others"] if len(others) > _OTHERS_TOLD else []
+        lines.append(f"  Beside it: {'; '.join(told + more)}.")
+    lines.append(f"  {largest.remedy or 'Raise the limit, or make the elements smaller.'}")
+    return "\n".join(lines)

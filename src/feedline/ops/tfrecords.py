@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from feedline.block import Block
 from feedline.errors import UsageError
 from feedline.graph import UNKNOWN, Context, Indices, Node, Peek, Source, State, Stream
+from feedline.graph.memory import Account
 from feedline.records.blocks import BlockSource, PointSource
 from feedline.records.decode import Plan, plan_of
 from feedline.records.file_facts import file_facts
@@ -21,6 +22,12 @@ from feedline.spec import STRING, ArraySpec
 # Of a block: fewer would cost more than they spare, and more would leave the processor's caches. In between,
 # a part of what is wanted, so that whole batches fit into it.
 _FEWEST_ROWS, _MOST_ROWS = 64, 1024
+
+# What the native core holds: a chunk of the file, smaller where blocks are small; or a stretch for each of
+# several threads; or, when many files are read by turns, two blocks that are ready or under way.
+_CHUNK, _SMALLEST_CHUNK, _SMALL_BLOCK = 256 << 10, 4 << 10, 64 << 10
+_STRETCH = 512 << 10
+_BLOCKS_AHEAD = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +75,44 @@ class TFRecords(Node):
         return _RecordStream(self, context, state)
 
 
+def _remedy() -> str:
+    return "Raise the limit, or lower the cycle_length of interleave if many files are read by turns."
+
+
+class _Reading(NamedTuple):
+    """How the native core reads."""
+
+    threads: int
+    block_bytes: int
+    is_ahead: bool  # by threads that many readers share
+    chunk: int  # bytes
+
+    @classmethod
+    def of(cls, context: Context, account: Account) -> _Reading:
+        block_bytes, alone = context.block_bytes, context.siblings == 1
+        threads = context.services.cores if alone else 1
+        if account.is_limited and alone:
+            threads = max(1, min(threads, 4 * block_bytes // max(_STRETCH, block_bytes) - 1))
+        elif account.is_limited:
+            block_bytes = min(block_bytes, _SMALL_BLOCK - 1)
+        chunk = _CHUNK if block_bytes >= _SMALL_BLOCK else max(block_bytes, _SMALLEST_CHUNK)
+        return cls(threads, block_bytes, not alone, chunk)
+
+    def within(self, account: Account) -> _Reading:
+        """Without reading ahead, where there is no room for it."""
+        ahead = self.held(max(self.block_bytes, account.element_bytes))
+        if self.is_ahead and not account.may_hold(ahead):
+            return self._replace(is_ahead=False)
+        account.hold(ahead, self.chunk)
+        return self
+
+    def held(self, block: int) -> int:
+        """Bytes that it may hold beside a block of that size."""
+        if self.is_ahead:
+            return self.chunk + _BLOCKS_AHEAD * block
+        return self.chunk if self.threads == 1 else (self.threads + 1) * max(_STRETCH, block)
+
+
 class _RecordStream(Stream):
     def __init__(self, node: TFRecords, context: Context, state: State) -> None:
         self._node = node
@@ -75,6 +120,10 @@ class _RecordStream(Stream):
         self._place = tuple(state) if state else (0, 0, 0)
         self._source: BlockSource | None = None
         self._ended = False
+        self.account: Account = context.budget.account(node, "what it reads at a time", _remedy)
+        self._reading = _Reading.of(context, self.account)
+        if self.account.is_limited:
+            self.account.hold(0, self._reading.chunk)
 
     def next(self, limit: int) -> Block | None:
         if self._ended:
@@ -88,23 +137,29 @@ class _RecordStream(Stream):
             self._ended = True
             source.skipped.warn()
             self.close()
+        else:
+            self.account.hold(self._reading.held(block.nbytes), self._reading.chunk)
         return block
 
     def _open(self, rows: int) -> BlockSource:
         """Only now, because what is asked for first tells what size of block fits the next step."""
         node, context = self._node, self._context
-        alone = context.siblings == 1
+        if self.account.is_limited:
+            rows = max(
+                rows, _MOST_ROWS
+            )  # few are asked for until their size is known; `block_bytes` ends blocks
+            self._reading = self._reading.within(self.account)
         self._source = BlockSource(
             node.paths,
             node.plan,
             rows=max(_FEWEST_ROWS, rows // -(-rows // _MOST_ROWS)),
-            threads=context.services.cores if alone else 1,
+            threads=self._reading.threads,
             compression=node.compression,
             verify=node.verify,
             skip=node.skip,
             start=self._place,
-            block_bytes=context.block_bytes,
-            shared=not alone,
+            block_bytes=self._reading.block_bytes,
+            shared=self._reading.is_ahead,
             as_rows=context.rows_are_picked,
         )
         return self._source
@@ -116,3 +171,4 @@ class _RecordStream(Stream):
         if self._source is not None:
             self._source.close()
             self._source = None
+        self.account.close()

@@ -100,14 +100,17 @@ class Measured(Stream):
         if stream.account is not None:
             stream.account.measure = measure
         self._context = context
+        self._node = node
         self._rows = _FIRST_ROWS
-        self._element = 0  # bytes of the largest
 
     def next(self, limit: int) -> Block | None:
-        if self._account.is_limited:
-            self._account.hold(0, self._element)
-            limit = min(limit, self._rows)
-        block = self._next(limit)
+        if not self._account.is_limited:
+            block = self._next(limit)
+        else:
+            self._account.hold(0)
+            block = self._next(min(limit, self._rows))
+            if self._context.budget.last_step is self._node:
+                self._context.budget.is_settled = True
         if block is None:
             self._account.close()
         elif block.is_picked or not self._measure.passes_rows_on:
@@ -116,11 +119,11 @@ class Measured(Stream):
 
     def _hold(self, block: Block) -> None:
         size = block.nbytes
+        element = 0
         if self._account.is_limited:
             element = size // block.rows
-            self._element = max(self._element, element)
             self._rows = min(_GROWTH * self._rows, self._context.rows_of(element))
-        self._account.hold(size, self._element)
+        self._account.hold(size, element)
 
     def _next(self, limit: int) -> Block | None:
         try:
