@@ -49,14 +49,14 @@ def test_needs_and_reserves_leave_no_room_for_others():
 
 
 def test_little_is_held_ahead_until_all_needs_are_known():
-    budget = Budget(100)
-    budget.account("map").hold(50, need=50)
+    budget = Budget(800)
+    budget.account("map").hold(400, need=400)
     ahead, other = budget.account("prefetch"), budget.account("prefetch")
-    ahead.hold(20)
-    assert other.may_hold(5)
-    assert not other.may_hold(6)
+    ahead.hold(80)
+    assert other.may_hold(20)
+    assert not other.may_hold(21)
     budget.is_settled = True
-    assert other.may_hold(30)
+    assert other.may_hold(320)
 
 
 def test_what_was_needed_once_is_kept_free():

@@ -22,7 +22,7 @@ from feedline.errors import OverMemoryLimit
 from feedline.graph.shown import size_text
 
 _OTHERS_TOLD = 4  # steps, in an error
-_AHEAD_AT_FIRST = 4  # what part of the limit may be held ahead until all needs are known: a quarter
+_AHEAD_AT_FIRST = 8  # what part of the limit may be held ahead until all needs are known: an eighth
 
 
 class Held(Protocol):
@@ -58,7 +58,8 @@ class Budget:
         self.last_step: object = None  # the one whose first block shows what all need
         self.is_settled = limit is None
         self.family: tuple[Budget, ...] = (self, *(parent.family if parent else ()))
-        self.is_limited = any(one.limit is not None for one in self.family)
+        self.tightest = min((one.limit for one in self.family if one.limit is not None), default=None)
+        self.is_limited = self.tightest is not None
         self.lock: Lock = parent.lock if parent else Lock()  # one for the family
 
     def account(
@@ -85,7 +86,7 @@ class Budget:
 
         The process that asks does so already, within the limit for all.
         """
-        return _elsewhere, (min((one.limit for one in self.family if one.limit is not None), default=None),)
+        return _elsewhere, (self.tightest,)
 
 
 def _elsewhere(limit: int | None) -> Budget:

@@ -28,6 +28,7 @@ _FEWEST_ROWS, _MOST_ROWS = 64, 1024
 _CHUNK, _SMALLEST_CHUNK, _SMALL_BLOCK = 256 << 10, 4 << 10, 64 << 10
 _STRETCH = 512 << 10
 _BLOCKS_AHEAD = 2
+_FOR_READING, _STRETCHES = 8, 64  # what part of a memory limit is for all threads, and for a stretch
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,29 +89,31 @@ class _Reading(NamedTuple):
     chunk: int  # bytes
 
     @classmethod
-    def of(cls, context: Context, account: Account) -> _Reading:
-        block_bytes, alone = context.block_bytes, context.siblings == 1
+    def of(cls, context: Context) -> _Reading:
+        block_bytes, alone, limit = context.block_bytes, context.siblings == 1, context.budget.tightest
         threads = context.services.cores if alone else 1
-        if account.is_limited and alone:
-            threads = max(1, min(threads, 4 * block_bytes // max(_STRETCH, block_bytes) - 1))
-        elif account.is_limited:
+        if limit is not None and alone:
+            stretch = max(_STRETCH, limit // _STRETCHES)
+            block_bytes = min(block_bytes, stretch)
+            threads = max(1, min(threads, limit // _FOR_READING // stretch - 1))
+        elif limit is not None:
             block_bytes = min(block_bytes, _SMALL_BLOCK - 1)
         chunk = _CHUNK if block_bytes >= _SMALL_BLOCK else max(block_bytes, _SMALLEST_CHUNK)
         return cls(threads, block_bytes, not alone, chunk)
 
     def within(self, account: Account) -> _Reading:
         """Without reading ahead, where there is no room for it."""
-        ahead = self.held(max(self.block_bytes, account.element_bytes))
+        ahead = self.ahead(max(self.block_bytes, account.element_bytes))
         if self.is_ahead and not account.may_hold(ahead):
             return self._replace(is_ahead=False)
-        account.hold(ahead, self.chunk)
+        account.hold(ahead)
         return self
 
-    def held(self, block: int) -> int:
-        """Bytes that it may hold beside a block of that size."""
+    def ahead(self, block: int) -> int:
+        """Bytes that it may hold ahead, if blocks are of that size."""
         if self.is_ahead:
-            return self.chunk + _BLOCKS_AHEAD * block
-        return self.chunk if self.threads == 1 else (self.threads + 1) * max(_STRETCH, block)
+            return _BLOCKS_AHEAD * block
+        return 0 if self.threads == 1 else (self.threads + 1) * max(_STRETCH, block)
 
 
 class _RecordStream(Stream):
@@ -121,7 +124,8 @@ class _RecordStream(Stream):
         self._source: BlockSource | None = None
         self._ended = False
         self.account: Account = context.budget.account(node, "what it reads at a time", _remedy)
-        self._reading = _Reading.of(context, self.account)
+        self._ahead = context.budget.account(node)
+        self._reading = _Reading.of(context)
         if self.account.is_limited:
             self.account.hold(0, self._reading.chunk)
 
@@ -138,7 +142,8 @@ class _RecordStream(Stream):
             source.skipped.warn()
             self.close()
         else:
-            self.account.hold(self._reading.held(block.nbytes), self._reading.chunk)
+            self.account.hold(self._reading.chunk)
+            self._ahead.hold(self._reading.ahead(block.nbytes))
         return block
 
     def _open(self, rows: int) -> BlockSource:
@@ -148,7 +153,8 @@ class _RecordStream(Stream):
             rows = max(
                 rows, _MOST_ROWS
             )  # few are asked for until their size is known; `block_bytes` ends blocks
-            self._reading = self._reading.within(self.account)
+            self._ahead.measure = self.account.measure
+            self._reading = self._reading.within(self._ahead)
         self._source = BlockSource(
             node.paths,
             node.plan,
@@ -171,4 +177,5 @@ class _RecordStream(Stream):
         if self._source is not None:
             self._source.close()
             self._source = None
+        self._ahead.close()
         self.account.close()
