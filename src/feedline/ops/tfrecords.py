@@ -123,11 +123,12 @@ class _RecordStream(Stream):
         self._place = tuple(state) if state else (0, 0, 0)
         self._source: BlockSource | None = None
         self._ended = False
-        self.account: Account = context.budget.account(node, "what it reads at a time", _remedy)
-        self._ahead = context.budget.account(node)
         self._reading = _Reading.of(context)
-        if self.account.is_limited:
+        self._ahead: Account | None = None
+        if context.budget.is_limited:  # else it is not worth the time, for very small files
+            self.account = context.budget.account(node, "what it reads at a time", _remedy)
             self.account.hold(0, self._reading.chunk)
+            self._ahead = context.budget.account(node)
 
     def next(self, limit: int) -> Block | None:
         if self._ended:
@@ -141,7 +142,7 @@ class _RecordStream(Stream):
             self._ended = True
             source.skipped.warn()
             self.close()
-        else:
+        elif self.account is not None and self._ahead is not None:
             self.account.hold(self._reading.chunk)
             self._ahead.hold(self._reading.ahead(block.nbytes))
         return block
@@ -149,7 +150,7 @@ class _RecordStream(Stream):
     def _open(self, rows: int) -> BlockSource:
         """Only now, because what is asked for first tells what size of block fits the next step."""
         node, context = self._node, self._context
-        if self.account.is_limited:
+        if self.account is not None and self._ahead is not None:
             rows = max(
                 rows, _MOST_ROWS
             )  # few are asked for until their size is known; `block_bytes` ends blocks
@@ -177,5 +178,5 @@ class _RecordStream(Stream):
         if self._source is not None:
             self._source.close()
             self._source = None
-        self._ahead.close()
-        self.account.close()
+        if self._ahead is not None:
+            self._ahead.close()

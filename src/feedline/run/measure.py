@@ -34,7 +34,6 @@ class Measure:
     ahead: int = 0  # bytes, the most that were held before anyone asked for them
     held: int = 0  # bytes, at present
     most_held: int = 0
-    passes_rows_on: bool = False  # as they are, so they count as memory of the step before
 
     def added_to(self, other: Measure) -> Measure:
         """The sum with an earlier iteration of the same step; of what is a most, the larger stays."""
@@ -51,7 +50,6 @@ class Measure:
             max(self.ahead, other.ahead),
             self.held + other.held,
             max(self.most_held, other.most_held),
-            self.passes_rows_on,
         )
 
     def count(self, give: Callable[[], Given], waited: Callable[[], float] = lambda: 0.0) -> Given:
@@ -81,51 +79,15 @@ class _Inner(threading.local):
 _inner = _Inner()
 
 
-_FIRST_ROWS = 1  # under a memory limit, as long as nobody knows how large they are
-_GROWTH = 8  # times the rows of the last block, at most
-
-
 class Measured(Stream):
-    """The block that a step gave last counts as its memory, until the next one is asked for.
-
-    Under a memory limit, no more rows are asked of a step than fit into a block.
-    """
-
-    def __init__(self, stream: Stream, node: Node, measure: Measure, context: Context) -> None:
+    def __init__(self, stream: Stream, measure: Measure) -> None:
         self._stream = stream
         self._measure = measure
         self._deaths = 0  # that were counted
-        self._account = context.budget.account(node, reserve=context.block_bytes)
-        self._account.measure = measure
         if stream.account is not None:
             stream.account.measure = measure
-        self._context = context
-        self._node = node
-        self._rows = _FIRST_ROWS
 
     def next(self, limit: int) -> Block | None:
-        if not self._account.is_limited:
-            block = self._next(limit)
-        else:
-            self._account.hold(0)
-            block = self._next(min(limit, self._rows))
-            if self._context.budget.last_step is self._node:
-                self._context.budget.is_settled = True
-        if block is None:
-            self._account.close()
-        elif block.is_picked or not self._measure.passes_rows_on:
-            self._hold(block)
-        return block
-
-    def _hold(self, block: Block) -> None:
-        size = block.nbytes
-        element = 0
-        if self._account.is_limited:
-            element = size // block.rows
-            self._rows = min(_GROWTH * self._rows, self._context.rows_of(element))
-        self._account.hold(size, element)
-
-    def _next(self, limit: int) -> Block | None:
         try:
             return self._measure.count(lambda: self._stream.next(limit), lambda: self._stream.waited)
         except StopIteration as error:
@@ -142,6 +104,44 @@ class Measured(Stream):
 
     def close(self) -> None:
         self._stream.close()
-        self._account.close()
         if self._stream.account is not None:
             self._stream.account.close()
+
+
+_FIRST_ROWS = 1  # as long as nobody knows how large they are
+_GROWTH = 8  # times the rows of the last block, at most
+
+
+class MeasuredWithin(Measured):
+    """The same under a memory limit: no more rows are asked of a step than fit into a block.
+
+    The block that a step gave last counts as its memory, until the next one is asked for.
+    """
+
+    def __init__(self, stream: Stream, measure: Measure, node: Node, context: Context) -> None:
+        super().__init__(stream, measure)
+        self._account = context.budget.account(node, reserve=context.block_bytes)
+        self._account.measure = measure
+        # Rows that are passed on as they are count as memory of the step before.
+        self._passes_rows_on = node.passes_rows_on and bool(node.inputs)
+        self._context = context
+        self._node = node
+        self._rows = _FIRST_ROWS
+
+    def next(self, limit: int) -> Block | None:
+        self._account.hold(0)
+        block = super().next(min(limit, self._rows))
+        if self._context.budget.last_step is self._node:
+            self._context.budget.is_settled = True
+        if block is None:
+            self._account.close()
+        elif block.is_picked or not self._passes_rows_on:
+            size = block.nbytes
+            element = size // block.rows
+            self._rows = min(_GROWTH * self._rows, self._context.rows_of(element))
+            self._account.hold(size, element)
+        return block
+
+    def close(self) -> None:
+        super().close()
+        self._account.close()

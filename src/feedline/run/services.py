@@ -22,7 +22,7 @@ from feedline.run.clock import deadline
 from feedline.run.cores import usable_cores
 from feedline.run.here import Here
 from feedline.run.if_it_pays import IfItPays
-from feedline.run.measure import Measure, Measured
+from feedline.run.measure import Measure, Measured, MeasuredWithin
 from feedline.run.parallel import Larger, Parallel, Team
 from feedline.run.pool import are_idle
 from feedline.run.processes import Crew, ProcessTeam
@@ -76,7 +76,9 @@ class LocalServices:
     def measured(self, node: Node, stream: Stream, context: Context) -> Stream:
         measure = self._measure_of(node)
         measure.opened += 1
-        return Measured(stream, node, measure, context)
+        if context.budget.is_limited:
+            return MeasuredWithin(stream, measure, node, context)
+        return Measured(stream, measure)
 
     def gathered(self, node: Node, indices: Indices, context: Context) -> Block:
         measure = self._measure_of(node)
@@ -90,8 +92,7 @@ class LocalServices:
         key = node if node in self._own else (type(node), node.site)
         measure = self.measures.get(key)
         if measure is None:
-            passes_rows_on = node.passes_rows_on and bool(node.inputs)
-            measure = self.measures.setdefault(key, Measure([], passes_rows_on=passes_rows_on))
+            measure = self.measures.setdefault(key, Measure([]))
         if len(measure.nodes) < _NODES_KEPT and node not in measure.nodes:
             measure.nodes.append(node)
         return measure
