@@ -85,8 +85,8 @@ class _ShuffleStream(Stream):
         self._rows = Cursor(replace(context, rows_are_picked=True), node.input, input_state)
         self._store = _Store(oldest, input_state)
         self._begun = self._draws > 0
-        self._known = node.input.cardinality()
-        self._is_exact = _has_fixed_size(node.input.spec(None))
+        # The number of elements of the input, as far as it is known, and whether all are of one size.
+        self._facts: tuple[int, bool] | None = None
         what = "its buffer" if node.size == _NO_END else f"its buffer of {node.size:,} elements"
         self.account: Account = context.budget.account(node, what, _remedy)
         if self._begun:
@@ -145,13 +145,17 @@ class _ShuffleStream(Stream):
         store, rows = self._store, self._node.size
         if not self.account.is_limited:
             return self.account.hold(store.bytes)
-        goes_on = self._known == INFINITE or self._known > rows
-        if self._known >= 0:
-            rows = min(rows, self._known)
+        if self._facts is None:
+            of_input = self._node.input
+            self._facts = of_input.cardinality(), _has_fixed_size(of_input.spec(None))
+        known, is_exact = self._facts
+        goes_on = known == INFINITE or known > rows
+        if known >= 0:
+            rows = min(rows, known)
         times = _NEEDED if goes_on or (self._begun and self._end is None) else 1
         row_bytes = store.bytes / max(1, store.end)
         need = round(times * row_bytes * min(rows, store.end))
-        if rows < _NO_END and (self._is_exact or not self.account.has_room(need)):
+        if rows < _NO_END and (is_exact or not self.account.has_room(need)):
             need = round(times * row_bytes * rows)  # when it is full
         if meanwhile:
             self.account.hold(meanwhile + store.copied_bytes, need)
