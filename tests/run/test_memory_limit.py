@@ -323,6 +323,37 @@ def test_less_than_reading_takes_is_refused_before_anything_is_read(files):
         next(iter(ds))
 
 
+# Other processes
+
+
+def generated(count, shard):
+    for number in range(shard.index, count, shard.count):
+        yield np.full(100_000, number, np.uint8)
+
+
+def made_of(number):
+    return Dataset.range(5).map(lambda x: np.full(100_000, x + number, np.uint8))
+
+
+def test_streams_that_workers_run_keep_to_the_limit():
+    ds = Dataset.from_generator(generated, args=(200,), workers=2).batch(4)
+    ds = ds.with_options(memory_limit=8 * MB)
+    assert [int(x[0]) for batch in ds for x in batch] == list(range(200))
+    assert ds.stats().memory.most <= 8 * MB
+
+    ds = Dataset.range(40).interleave(made_of, cycle_length=4, num_parallel_calls=2)
+    wanted = [int(x[0]) for x in ds]
+    ds = ds.with_options(memory_limit=8 * MB)
+    assert [int(x[0]) for x in ds] == wanted
+    assert ds.stats().memory.most <= 8 * MB
+
+
+def test_an_element_of_a_worker_that_cannot_fit_is_an_error():
+    ds = Dataset.from_generator(generated, args=(20,), workers=2).with_options(memory_limit="60kB")
+    with pytest.raises(OverMemoryLimit, match=r"from_generator.* needs 100\.0 kB, .*: 40\.0 kB too much"):
+        list(ds)
+
+
 # Several pipelines with one limit
 
 
