@@ -73,7 +73,7 @@ def test_needs_over_the_limit_are_an_error_that_names_the_largest():
     budget = Budget(64_000_000)
     budget.account("map, added at a.py:2").hold(0, need=1_000_000)
     budget.account("batch, added at a.py:4").hold(0, need=4_000_000)
-    shuffle = budget.account("shuffle, added at a.py:3", "its buffer", lambda: "Use a smaller one.")
+    shuffle = budget.account("shuffle, added at a.py:3", "its buffer", "Use a smaller one.")
     with pytest.raises(OverMemoryLimit) as told:
         shuffle.hold(0, need=62_000_000)
     assert str(told.value) == (
@@ -84,6 +84,15 @@ def test_needs_over_the_limit_are_an_error_that_names_the_largest():
     )
     with pytest.raises(OverMemoryLimit, match=r"needs 65\.0 MB, and memory_limit is 64\.0 MB: 1\.0 MB too"):
         shuffle.hold(0, need=65_000_000)
+
+
+def test_the_error_tells_how_many_streams_need_it():
+    budget = Budget(100)
+    accounts = [budget.account("map") for _ in range(3)]
+    for account in accounts[:2]:
+        account.hold(40, need=40)
+    with pytest.raises(OverMemoryLimit, match=r"map: an element \(3 at a time\) needs 120 B"):
+        accounts[2].hold(40, need=40)
 
 
 def test_a_need_that_does_not_fit_is_an_error_each_time():

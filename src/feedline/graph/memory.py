@@ -14,7 +14,6 @@ A budget may be part of another one. What is held in it counts there, too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
@@ -22,6 +21,7 @@ from feedline.errors import OverMemoryLimit
 from feedline.graph.shown import size_text
 
 _OTHERS_TOLD = 4  # steps, in an error
+_REMEDY = "Raise the limit, or make the elements smaller. With interleave, a smaller cycle_length helps, too."
 _AHEAD_AT_FIRST = 8  # what part of the limit may be held ahead until all needs are known: an eighth
 
 
@@ -35,7 +35,10 @@ class Held(Protocol):
 
 
 class Budget:
-    """
+    """The memory of one iteration, or of several: give each `Context.limited(node, budget)`.
+
+    Iterators that share a budget must be closed: what a dropped one held would count for ever.
+
     >>> budget = Budget(1_000_000)
     >>> buffer = budget.account("shuffle(100)", "its buffer")
     >>> buffer.hold(600_000, need=800_000)
@@ -53,7 +56,8 @@ class Budget:
         self.most = 0  # that was in use at a time
         self.promised = 0  # in use, or needed, or reserved
         self.needed = 0
-        self.needs: dict[_Need, int] = {}
+        self.needs: Counter[_Need] = Counter()
+        self.needing: Counter[_Need] = Counter()  # how many streams
         self.ahead = 0  # in use by streams that need nothing
         self.last_step: object = None  # the one whose first block shows what all need
         self.is_settled = limit is None
@@ -63,18 +67,16 @@ class Budget:
         self.lock: Lock = parent.lock if parent else Lock()  # one for the family
 
     def account(
-        self, step: object, what: str = "an element", remedy: Callable[[], str] = str, reserve: int = 0
+        self, step: object, what: str = "an element", remedy: str = _REMEDY, reserve: int = 0
     ) -> Account:
         """For one stream of the step. `what` and `remedy` go into the error if it needs too much.
 
         `reserve`: bytes that it may hold at any time, so nobody else may.
         """
-        account = Account(self, step, what, remedy)
-        if reserve and self.is_limited:
-            account.reserve(reserve)
-        return account
+        return Account(self, step, what, remedy, reserve)
 
     def has_room_ahead(self, more: int) -> bool:
+        """Is there room for so many bytes more that a stream could do without?"""
         if self.limit is None:
             return True
         if not self.is_settled and _AHEAD_AT_FIRST * (self.ahead + more) > self.limit:
@@ -107,7 +109,7 @@ class Account:
 
     __slots__ = ("_budget", "_held", "_is_open", "_key", "_need", "_reserve", "_step", "_told", "measure")
 
-    def __init__(self, budget: Budget, step: object, what: str, remedy: Callable[[], str]) -> None:
+    def __init__(self, budget: Budget, step: object, what: str, remedy: str, reserve: int) -> None:
         self._budget = budget
         self._step = step
         self._told = (what, remedy)
@@ -115,6 +117,8 @@ class Account:
         self._held = self._need = self._reserve = 0
         self._is_open = True
         self.measure: Held | None = None
+        if reserve and budget.is_limited:
+            self._set(0, 0, reserve)
 
     @property
     def is_limited(self) -> bool:
@@ -135,11 +139,6 @@ class Account:
             self._set(held, max(need, self._need), self._reserve)
             if need:
                 self._check()
-
-    def reserve(self, reserve: int) -> None:
-        """See that the stream may hold so many bytes at any time."""
-        if self._is_open:
-            self._set(self._held, self._need, reserve)
 
     def may_hold(self, more: int) -> bool:
         """Is there room for so many bytes more, for a stream that could do without?"""
@@ -189,13 +188,13 @@ class Account:
 
     def _set_need(self, need: int) -> None:
         if self._key is None:
-            what, remedy = self._told
-            self._key = _Need(str(self._step), what, remedy())
+            self._key = _Need(str(self._step), *self._told)
         for one in self._budget.family:
             one.needed += need - self._need
-            one.needs[self._key] = one.needs.get(self._key, 0) + need - self._need
+            one.needs[self._key] += need - self._need
+            one.needing[self._key] += bool(need) - bool(self._need)
             if not one.needs[self._key]:
-                del one.needs[self._key]
+                del one.needs[self._key], one.needing[self._key]
 
     def _check(self) -> None:
         for one in self._budget.family:
@@ -205,10 +204,12 @@ class Account:
 
 def _message(budget: Budget, limit: int) -> str:
     with budget.lock:
-        needs = dict(budget.needs)
-    largest, size = max(needs.items(), key=lambda pair: pair[1])
+        needs = Counter(budget.needs)
+        ((largest, size),) = needs.most_common(1)
+        streams = budget.needing[largest]
     total = sum(needs.values())
-    own = f"{largest.step}: {largest.what} needs {size_text(size)}"
+    times = f" ({streams:,} at a time)" if streams > 1 else ""
+    own = f"{largest.step}: {largest.what}{times} needs {size_text(size)}"
     if size <= limit:
         own += f", all steps together {size_text(total)}"
     over = (size if size > limit else total) - limit
@@ -221,5 +222,5 @@ def _message(budget: Budget, limit: int) -> str:
         told = [f"{size_text(each)} for {step}" for step, each in others.most_common(_OTHERS_TOLD)]
         more = ["and others"] if len(others) > _OTHERS_TOLD else []
         lines.append(f"  Beside it: {'; '.join(told + more)}.")
-    lines.append(f"  {largest.remedy or 'Raise the limit, or make the elements smaller.'}")
+    lines.append(f"  {largest.remedy}")
     return "\n".join(lines)

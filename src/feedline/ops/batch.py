@@ -22,6 +22,8 @@ from feedline.ops.nested import are_datasets
 from feedline.spec import ArraySpec, DatasetSpec, ObjectSpec, RaggedSpec, Spec, leaf_spec
 from feedline.structure import flatten
 
+_REMEDY = "Make the batches smaller, or raise the limit."
+
 
 class Batching(Node):
     """What batch and padded_batch have in common: which elements go together."""
@@ -108,11 +110,7 @@ def _batch_spec(leaf: Spec, size: int | None) -> Spec:
 
 def batch_account(node: Node, context: Context) -> Account:
     """For the rows of a batch until they are joined."""
-    return context.budget.account(node, "a batch, while its rows are joined,", _remedy)
-
-
-def _remedy() -> str:
-    return "Make the batches smaller, or raise the limit."
+    return context.budget.account(node, "a batch, while its rows are joined,", _REMEDY)
 
 
 class _BatchStream(Stream):

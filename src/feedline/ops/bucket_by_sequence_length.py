@@ -96,7 +96,7 @@ class _BucketStream(Stream):
         at_input, behind, held = state or (None, 0, [])
         self._rows = Numbered(context, node.input, at_input)
         remedy = "Use fewer buckets or smaller batches, or raise the limit."
-        self.account: Account = context.budget.account(node, "what its buckets hold", lambda: remedy)
+        self.account: Account = context.budget.account(node, "what its buckets hold", remedy)
         self._restore(self._rows.number + behind, held)
         self._mark = self._here()
         self._next = 0  # element; only while batches are planned or an error is: then the cursor is ahead

@@ -26,6 +26,8 @@ from feedline.graph.context import FIRST_EPOCH
 from feedline.graph.memory import Account
 from feedline.picker import Picks, picks_of
 
+_REMEDY = "Raise the limit, or cache(directory): what is kept in files does not count."
+
 
 class _Memory:
     """The cache of one node in this process. It does not travel."""
@@ -83,7 +85,7 @@ class Cache(Node):
 
     def account_in(self, context: Context) -> Account:
         """For the elements that are kept. They count against the limit of every iteration that uses them."""
-        return context.budget.account(self, "what it keeps", _remedy)
+        return context.budget.account(self, "what it keeps", _REMEDY)
 
     def _seeds(self, context: Context) -> list[int]:
         """Of the random steps before: an iteration that was begun elsewhere has other ones."""
@@ -103,10 +105,6 @@ class Cache(Node):
         if kept is not None and kept.seeds == seeds and beginning in (None, kept.beginning):
             return _KeptStream(self, kept, context, at)
         return _FillStream(self, context, at, beginning, seeds)
-
-
-def _remedy() -> str:
-    return "Raise the limit, or cache(directory): what is kept in files does not count."
 
 
 class _KeptStream(Stream):

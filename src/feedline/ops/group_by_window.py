@@ -175,7 +175,7 @@ class _GroupStream(Stream):
         before, number, counts, key, given, self._dropped = state or (None, 0, [], None, None, 0)
         self._rows = Numbered(context, node.input, before)
         remedy = "Use smaller windows or fewer keys, or raise the limit."
-        self.account: Account = context.budget.account(node, "what its windows hold", lambda: remedy)
+        self.account: Account = context.budget.account(node, "what its windows hold", remedy)
         self._read_again(number, dict(counts))
         if key is not None:
             self._give(key, given)

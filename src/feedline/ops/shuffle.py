@@ -35,6 +35,10 @@ _SPARE = 1  # blocks' worth of rows that it may hold beside those
 # Under a memory limit, fewer. Old blocks are copied together sooner then, and for a moment both are held: so
 # a buffer needs up to twice its rows.
 _HELD_LIMITED, _NEEDED = 1.5, 2
+_REMEDY = (
+    "Use a smaller buffer_size, or raise the limit. Where the dataset is indexed, shuffle() without a "
+    "buffer_size needs next to no memory."
+)
 _REPLAYED = 1 << 20  # draws that are gone through at a time
 
 
@@ -88,7 +92,7 @@ class _ShuffleStream(Stream):
         # The number of elements of the input, as far as it is known, and whether all are of one size.
         self._facts: tuple[int, bool] | None = None
         what = "its buffer" if node.size == _NO_END else f"its buffer of {node.size:,} elements"
-        self.account: Account = context.budget.account(node, what, _remedy)
+        self.account: Account = context.budget.account(node, what, _REMEDY)
         if self._begun:
             self._restore()
 
@@ -267,13 +271,6 @@ def _has_fixed_size(spec: Any) -> bool:
         and leaf.shape is not None
         and None not in leaf.shape
         for leaf in leaves
-    )
-
-
-def _remedy() -> str:
-    return (
-        "Use a smaller buffer_size, or raise the limit. Where the dataset is indexed, shuffle() without a "
-        "buffer_size needs next to no memory."
     )
 
 

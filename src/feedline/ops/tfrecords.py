@@ -29,6 +29,7 @@ _CHUNK, _SMALLEST_CHUNK, _SMALL_BLOCK = 256 << 10, 4 << 10, 64 << 10
 _STRETCH = 512 << 10
 _BLOCKS_AHEAD = 2
 _FOR_READING, _STRETCHES = 8, 64  # what part of a memory limit is for all threads, and for a stretch
+_REMEDY = "Raise the limit, or lower the cycle_length of interleave if many files are read by turns."
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +75,6 @@ class TFRecords(Node):
 
     def open(self, context: Context, state: State) -> Stream:
         return _RecordStream(self, context, state)
-
-
-def _remedy() -> str:
-    return "Raise the limit, or lower the cycle_length of interleave if many files are read by turns."
 
 
 class _Reading(NamedTuple):
@@ -126,7 +123,7 @@ class _RecordStream(Stream):
         self._reading = _Reading.of(context)
         self._ahead: Account | None = None
         if context.budget.is_limited:  # else it is not worth the time, for very small files
-            self.account = context.budget.account(node, "what it reads at a time", _remedy)
+            self.account = context.budget.account(node, "what it reads at a time", _REMEDY)
             self.account.hold(0, self._reading.chunk)
             self._ahead = context.budget.account(node)
 

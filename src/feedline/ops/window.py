@@ -109,7 +109,7 @@ class _WindowStream(Stream):
         self._marks: deque[tuple[int, State]] = deque()  # numbers of elements, and the input's states there
         self._row_bytes = 0
         remedy = "Make the windows smaller, or raise the limit."
-        self.account: Account = context.budget.account(node, "what the next windows hold", lambda: remedy)
+        self.account: Account = context.budget.account(node, "what the next windows hold", remedy)
 
     def next(self, limit: int) -> Block | None:
         node = self._node
