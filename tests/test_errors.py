@@ -17,6 +17,7 @@ EVERY_ERROR = [
     errors.SchemaError("it is missing", path="a.tfrecord", record=3, offset=120, feature="label"),
     errors.WorkerError("the function failed"),
     errors.WorkerDied("killed by signal 9"),
+    errors.OverMemoryLimit("batch(8): a batch needs 9 MB, and memory_limit is 8 MB: 1 MB too much."),
     errors.CacheError("the entry is damaged"),
     errors.WriteError(28, "No space left on device", "a.tfrecord"),
     errors.MissingDependency("pip install redis"),

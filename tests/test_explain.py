@@ -11,6 +11,7 @@ import pytest
 
 from feedline import Dataset
 from feedline.explain import stats
+from feedline.graph.memory import Budget
 from feedline.run import History, Measure
 
 
@@ -223,7 +224,7 @@ def test_the_bottleneck_is_in_the_slowest_part_between_threads():
         last: Measure([last], busy=3.0),
     }
     history = History()
-    history.begin(last, measures)
+    history.begin(last, measures, Budget())
     # 3 s after the prefetch, but 4.5 s before it.
     assert stats(last, Dataset, history).bottleneck.step == "map(abs)"
     measures[ahead] = Measure([ahead])

@@ -324,7 +324,7 @@ class PyTurnReader {
   using Entry = std::tuple<nb::bytes, std::tuple<size_t, uint64_t, int64_t>, uint64_t>;
 
   PyTurnReader(const std::vector<Entry>& files, PySchema schema, size_t rows, size_t turn, bool verify,
-               const std::string& compression, size_t block_bytes, bool as_rows)
+               const std::string& compression, size_t block_bytes, bool as_rows, FileBudgets budgets)
       : schema_(std::move(schema)) {
     ReadOptions options;
     options.compression = compression_from(compression);
@@ -332,6 +332,7 @@ class PyTurnReader {
     options.verify = verify;
     options.block_bytes = block_bytes;
     if (as_rows) options.layout = schema_.layout();
+    options.budgets = std::move(budgets);
     std::vector<TurnReader::Entry> entries;
     for (const auto& [path, place, drop] : files) {
       const Start start{std::get<0>(place), std::get<1>(place), std::get<2>(place)};
@@ -373,13 +374,14 @@ class PyTurnReader {
 class PySmallFiles {
  public:
   PySmallFiles(const std::vector<nb::bytes>& files, PySchema schema, bool verify,
-               const std::string& compression, size_t block_bytes, bool as_rows)
+               const std::string& compression, size_t block_bytes, bool as_rows, FileBudgets budgets)
       : schema_(std::move(schema)) {
     ReadOptions options;
     options.compression = compression_from(compression);
     options.verify = verify;
     options.block_bytes = block_bytes;
     if (as_rows) options.layout = schema_.layout();
+    options.budgets = std::move(budgets);
     files_ = std::make_unique<SmallFiles>(to_strings(files), schema_.schema(), options);
   }
   ~PySmallFiles() {
@@ -463,16 +465,17 @@ void bind_decode(nb::module_& module) {
   PyReader<BlockReader>::bind(module, "BlockReader", "TFRecord files -> columns, by `threads` threads.");
   nb::class_<PyTurnReader>(module, "TurnReader", "TFRecord files by turns -> columns.")
       .def(nb::init<const std::vector<PyTurnReader::Entry>&, PySchema, size_t, size_t, bool,
-                    const std::string&, size_t, bool>(),
+                    const std::string&, size_t, bool, FileBudgets>(),
            nb::arg("files"), nb::arg("schema"), nb::arg("rows"), nb::arg("turn"), nb::arg("verify"),
-           nb::arg("compression"), nb::arg("block_bytes"), nb::arg("as_rows"))
+           nb::arg("compression"), nb::arg("block_bytes"), nb::arg("as_rows"), nb::arg("budgets"))
       .def("next", &PyTurnReader::next,
            "((rows, columns or RowTable, [], None), where each file goes on), or None where it ends.")
       .def("close", &PyTurnReader::close);
   nb::class_<PySmallFiles>(module, "SmallFiles", "Small TFRecord files -> one block, made ahead.")
-      .def(nb::init<const std::vector<nb::bytes>&, PySchema, bool, const std::string&, size_t, bool>(),
+      .def(nb::init<const std::vector<nb::bytes>&, PySchema, bool, const std::string&, size_t, bool,
+                    FileBudgets>(),
            nb::arg("files"), nb::arg("schema"), nb::arg("verify"), nb::arg("compression"),
-           nb::arg("block_bytes"), nb::arg("as_rows"))
+           nb::arg("block_bytes"), nb::arg("as_rows"), nb::arg("budgets"))
       .def("take", &PySmallFiles::take,
            "((rows, columns or RowTable, [], None), (begin, end) or None for each file), once.");
   nb::class_<PyPointReader>(module, "PointReader", "Single records of plain files -> columns.")

@@ -13,7 +13,15 @@ namespace feedline {
 namespace {
 
 // What one thread alone reads before it decodes it: about a chunk of the reader's.
-constexpr size_t kChunkBytes = size_t{256} << 10;
+constexpr size_t kChunkBytes = RecordReader::kReadSize;
+
+// Blocks are smaller than this only under a memory limit, when many files are read by turns. Then chunks are
+// as small: each reader has one.
+constexpr size_t kSmallBlock = size_t{64} << 10, kSmallestChunk = 4096;
+
+size_t read_size(size_t block_bytes) {
+  return block_bytes < kSmallBlock ? std::max(block_bytes, kSmallestChunk) : kChunkBytes;
+}
 
 // Several threads share the work in tickets of at least so many bytes, to meet less often.
 constexpr size_t kTicketBytes = size_t{512} << 10;
@@ -203,6 +211,7 @@ BlockReader::Claim BlockReader::find_work(size_t stretch) {
           files_[next_file_], options_.compression, on_damage, opened, [this] { return interrupted(); },
           start, options_.budgets);
       reader_ = std::move(opened);
+      if (reader_) reader_->read_by(read_size(options_.block_bytes));
       ++next_file_;
     } catch (const std::bad_alloc&) {
       claim.fault = out_of_memory();

@@ -13,9 +13,6 @@ namespace feedline {
 
 namespace {
 
-// Small enough to stay in a core's L2 cache between the read and the parse, large enough to hide the calls.
-constexpr size_t kChunk = size_t{256} << 10;
-
 // A compressed file does not say how long it is, so a length in it cannot be compared with what is left.
 // Nothing writes records beyond protobuf's own limit.
 constexpr uint64_t kMaxUnknown = uint64_t{1} << 31;
@@ -182,7 +179,7 @@ RecordReader::Checked RecordReader::check(size_t max_bytes) {
   while (!done_ && checked.bytes < max_bytes) {
     // A chunk at a time: its memory, still in the cache, serves for the next.
     batch.clear();
-    checked.fault = next(SIZE_MAX, kChunk, batch);
+    checked.fault = next(SIZE_MAX, read_size_, batch);
     checked.good += batch.records.size();
     checked.bytes += batch.bytes;
     std::move(batch.skipped.begin(), batch.skipped.end(), std::back_inserter(checked.skipped));
@@ -260,8 +257,8 @@ void RecordReader::hold(size_t size) {
   while (held() < size && !exhausted_) {
     if (chunk_->size() - at_ < size) {
       // An unknown length is believed one doubling at a time, as the bytes arrive.
-      const size_t grown = size_ ? size : std::min(size, std::max(kChunk, held() * 2));
-      move_to_chunk(std::max(grown, kChunk));
+      const size_t grown = size_ ? size : std::min(size, std::max(read_size_, held() * 2));
+      move_to_chunk(std::max(grown, read_size_));
     }
     std::span<uint8_t> room = chunk_->bytes().subspan(end_);
     // What was appended since the file was opened is not ours to judge: it may be half a record.
@@ -356,7 +353,7 @@ bool RecordReader::unfinished() const noexcept {
 bool RecordReader::find_header() {
   while (true) {
     if (held() <= kHeaderSize) {
-      hold(kChunk);
+      hold(read_size_);
       if (held() <= kHeaderSize) break;
     }
     const uint8_t* const data = here();

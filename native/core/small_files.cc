@@ -43,7 +43,10 @@ struct SmallFiles::Work {
     if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
     if (!is_small(static_cast<uint64_t>(status.st_size))) return false;
     std::unique_ptr<RecordReader> reader;
-    if (RecordReader::open(path, options.compression, RecordReader::OnDamage::kStop, reader)) return false;
+    if (RecordReader::open(path, options.compression, RecordReader::OnDamage::kStop, reader, {}, {},
+                           options.budgets)) {
+      return false;
+    }
     const std::optional<uint64_t> size = reader->source().size();
     if (!size || !is_small(*size)) return false;
     batch.clear();

@@ -62,7 +62,7 @@ struct TurnReader::Work : std::enable_shared_from_this<Work> {
     struct stat status;
     if (::stat(lane.entry.path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
     return !RecordReader::open(lane.entry.path, options.compression, RecordReader::OnDamage::kStop,
-                               lane.reader, {}, lane.entry.start);
+                               lane.reader, {}, lane.entry.start, options.budgets);
   }
 
   // Has the lane a record? Reads more of its file if need be.

@@ -725,8 +725,14 @@ class Dataset:
         With `workers`, the functions of map, filter, flat_map and interleave run in so many processes, where
         they were not given fewer; with 0, all run in this one. All pipelines of this process together have
         two workers per core, or as many as the largest asks for; a pipeline that finds none left gets one.
-        Workers end about three seconds after their last use. `memory_limit`, in bytes or as "4GB", bounds
-        what these steps and prefetch hold ahead. What is None is left as it is.
+        Workers end about three seconds after their last use. What is None is left as it is.
+
+        `memory_limit`, in bytes or as "4GB", bounds what all steps before hold at the same time: blocks on
+        their way from step to step, shuffle buffers, rows gathered for a batch or a window, read-ahead,
+        prefetch, what workers are at, and `cache()` in memory. Near the limit, steps work less far ahead and
+        on smaller blocks. What cannot be done within it is an error that names the step: an element, a batch
+        or a shuffle buffer that is too large. What you keep yourself, and what functions allocate, does not
+        count. `stats()` tells what is in use, and the most that was.
 
         `max_open_files` is the number of data files that all iterators of this dataset, and the workers that
         read for them, may have open together. Files beyond it are closed and opened again, so any
@@ -816,8 +822,9 @@ class Dataset:
         services = LocalServices(self._node)
         epoch = max((_epochs.get(node, 0) for node in self._with_epochs()), default=0)
         self._begun(epoch)
-        rows = DatasetIterator(self._node, Context(services, (epoch,)), self._begun, self._history.end)
-        self._history.begin(rows, services.measures)
+        context = Context(services, (epoch,))
+        rows = DatasetIterator(self._node, context, self._begun, self._history.end)
+        self._history.begin(rows, services.measures, context.budget)
         return rows
 
     def _begun(self, epoch: int) -> None:
@@ -926,7 +933,8 @@ class Dataset:
     def stats(self) -> Stats:
         """What each step did in the last iteration of this object, also while it goes on; and the bottleneck.
 
-        It prints as a table; `rows` holds the numbers.
+        It prints as a table; `rows` holds the numbers. `memory` tells the bytes that all steps hold now, and
+        the most that they held.
 
         >>> numbers = Dataset.range(10).batch(4)
         >>> batches = list(numbers)

@@ -3,6 +3,7 @@
 FeedlineError
 ├── UsageError(ValueError)              an argument that cannot be meant
 │   ├── WrongKind                       what a function returns, or a dataset holds, is not what is needed
+│   │   └── OverMemoryLimit             what the steps must hold at the same time exceeds memory_limit
 │   └── NotRepeatable                   a source that gives other elements when it is read again
 ├── CorruptRecord(ValueError)           a file whose bytes are damaged
 │   ├── NotTFRecord                     a file of another format, or of another compression
@@ -33,6 +34,10 @@ class WrongKind(UsageError):
 
     That is a mistake in the program, whichever element it is: `ignore_errors` does not ignore it.
     """
+
+
+class OverMemoryLimit(WrongKind):
+    """What the steps must hold at the same time exceeds `with_options(memory_limit=)`."""
 
 
 class NotRepeatable(UsageError):

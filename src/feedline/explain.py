@@ -19,7 +19,7 @@ import numpy as np
 from feedline import ops
 from feedline.block import Block
 from feedline.graph import INFINITE, UNKNOWN, Node, Site, tree
-from feedline.graph.shown import Shown
+from feedline.graph.shown import Shown, size_text
 from feedline.run import History, Measure
 from feedline.spec import ArraySpec, RaggedSpec, dtype_name
 from feedline.structure import Structure, flatten
@@ -49,6 +49,8 @@ class StepStats:
     workers: int = 0  # of its own, at the same time
     ahead: int = 0  # bytes, the most that were held before anyone asked for them
     deaths: int = 0  # of workers; what they were at was done again
+    held: int = 0  # bytes, at present
+    most_held: int = 0
     measured: bool = False  # False: it was not begun
     bottleneck: bool = False
     indent: str = ""  # before the step, in a table
@@ -71,19 +73,37 @@ class StepStats:
             workers=found.workers,
             ahead=found.ahead,
             deaths=found.deaths,
+            held=found.held,
+            most_held=found.most_held,
             measured=True,
         )
+
+
+@dataclass(frozen=True)
+class MemoryStats:
+    """Bytes that all steps hold together."""
+
+    in_use: int
+    most: int  # that was in use at a time
+    limit: int | None  # what with_options says
+
+    def __str__(self) -> str:
+        limit = "" if self.limit is None else f", memory_limit {size_text(self.limit)}"
+        return f"Memory: {size_text(self.in_use)} in use, {size_text(self.most)} at most{limit}."
 
 
 class Stats:
     """What the steps did in the last iteration of a dataset: `rows` for programs; as text, a table.
 
-    `total` has the rows of all `iterations` together.
+    `total` has the rows of all `iterations` together. `memory` tells what they hold.
     """
 
-    def __init__(self, rows: list[StepStats], iterations: int, total: Stats | None = None) -> None:
+    def __init__(
+        self, rows: list[StepStats], iterations: int, memory: MemoryStats, total: Stats | None = None
+    ) -> None:
         self.rows = rows
         self.iterations = iterations
+        self.memory = memory
         self.total = self if total is None else total
 
     @property
@@ -93,6 +113,8 @@ class Stats:
 
     def __str__(self) -> str:
         lines = [_table([*_HEAD, *_MEASURES], map(_measured, self.rows))]
+        if self.iterations:
+            lines.append(str(self.memory))
         if any(row.indent.startswith("*") for row in self.rows):
             lines.append("*: in the datasets that functions made.")
         if not self.iterations:
@@ -134,8 +156,12 @@ def _uses_an_index(node: Node) -> bool:
 def stats(node: Node, face: type, history: History) -> Stats:
     """The same with what was measured."""
     steps = _steps(node, face)
-    total = Stats(_rows(node, face, steps, history.total()), history.iterations)
-    return Stats(_rows(node, face, steps, history.last), history.iterations, total)
+    limit = next((one.memory_limit for one in tree(node) if isinstance(one, ops.Options)), None)
+    assert not isinstance(limit, str)
+    all_rows = _rows(node, face, steps, history.total())
+    total = Stats(all_rows, history.iterations, MemoryStats(*history.total_memory(), limit))
+    memory = MemoryStats(*history.memory, limit)
+    return Stats(_rows(node, face, steps, history.last), history.iterations, memory, total)
 
 
 def _rows(
@@ -283,7 +309,7 @@ def _name(function: Callable[..., Any]) -> str:
 # Tables
 
 _HEAD = ["step", "added at", "cardinality", "indexed"]
-_MEASURES = ["elements", "blocks", "bytes", "busy", "waiting", "ahead", "workers", ""]
+_MEASURES = ["elements", "blocks", "bytes", "busy", "waiting", "ahead", "held at most", "workers", ""]
 _LEFT = {"step", "added at", "indexed", ""}
 
 
@@ -305,26 +331,13 @@ def _measured(row: StepStats) -> list[str]:
     counts = ["-"] * 5
     if row.measured:
         times = [f"{seconds:.3f} s" for seconds in (row.busy, row.waiting)]
-        counts = [f"{row.elements:,}", f"{row.blocks:,}", _size(row.bytes), *times]
-    ahead = _size(row.ahead) if row.ahead else ""
+        counts = [f"{row.elements:,}", f"{row.blocks:,}", size_text(row.bytes), *times]
+    ahead = size_text(row.ahead) if row.ahead else ""
+    held = size_text(row.most_held) if row.most_held else ""
     workers = f"{row.workers}" if row.workers else ""
     if row.deaths:
         workers += f", {row.deaths} died"
-    return [*_described(row), *counts, ahead, workers, "<- bottleneck" if row.bottleneck else ""]
-
-
-def _size(count: float) -> str:
-    """
-    >>> _size(999), _size(1_500), _size(12_345_678)
-    ('999 B', '1.5 kB', '12.3 MB')
-    """
-    if count < 1000:
-        return f"{count} B"
-    for unit in ("kB", "MB", "GB"):
-        count /= 1000
-        if count < 1000:
-            return f"{count:.1f} {unit}"
-    return f"{count / 1000:,.1f} TB"
+    return [*_described(row), *counts, ahead, held, workers, "<- bottleneck" if row.bottleneck else ""]
 
 
 def _table(head: list[str], rows: Iterable[list[str]]) -> str:

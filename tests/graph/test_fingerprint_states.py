@@ -39,8 +39,8 @@ RUN_OTHERWISE = {
     "prefetch of nothing": lambda ds: ds.prefetch(0),
     "prefetch if it pays": lambda ds: ds.prefetch(fl.AUTOTUNE),
     "options": lambda ds: ds.with_options(workers=0, deterministic=False, max_open_files=1),
-    "little memory": lambda ds: ds.with_options(memory_limit=64),
-    "both": lambda ds: ds.with_options(memory_limit=64).prefetch(2).prefetch(1),
+    "little memory": lambda ds: ds.with_options(memory_limit=4096),
+    "both": lambda ds: ds.with_options(memory_limit=4096).prefetch(2).prefetch(1),
 }
 BEFORE = {"indexed": RANGE, "streamed": STREAMED, "shuffled": SHUFFLED, "mapped": RANGE.map(noisy)}
 AFTER = {

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from feedline.block import Block
 from feedline.graph.job import Doing, Job, Opener
-from feedline.graph.node import Node, Wholes, goes_by_number
+from feedline.graph.memory import Budget
+from feedline.graph.node import Node, Wholes, goes_by_number, tree
 from feedline.graph.stream import Indices, State, Stream
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 class Services(Protocol):
     """What `run` does for streams, so that ops need no threads and no clocks of their own."""
 
-    def measured(self, node: Node, stream: Stream) -> Stream:
-        """The stream, with its rows and times counted."""
+    def measured(self, node: Node, stream: Stream, context: Context) -> Stream:
+        """The stream, with its rows, times and memory counted."""
         ...
 
     def read_whole(self, node: Node, wait: Callable[[], Wholes]) -> Wholes:
@@ -73,8 +74,10 @@ class Services(Protocol):
 
 FIRST_EPOCH = (0,)
 
-_MEMORY = 256 << 20
 _PICKED = 8  # blocks' worth of bytes that a block of picked rows may hold
+_FOR_BLOCKS = 4  # what part of a limit is for the blocks on their way from step to step: a quarter
+_OF_MADE = 17  # blocks that count for a step which has many datasets open at a time
+_SMALLEST_ROW = 8  # bytes
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class Context:
     epoch: tuple[int, ...] = FIRST_EPOCH  # which iteration this is; one number more inside of each repeat
     block_rows: int = 16384
     block_bytes: int = 4 << 20  # what is copied into blocks is cut at about so many
-    memory_limit: int | None = None  # bytes that a step which works ahead may hold, if the user said so
+    budget: Budget = field(default_factory=Budget)  # of the memory that the streams hold
     siblings: int = 1  # streams like this one that are at work at the same time
     rows_are_picked: bool = False  # out of the blocks, by the next step, instead of being looked at in order
     blocks_are_copied: bool = False  # by who asked, before the next is asked for
@@ -114,7 +117,7 @@ class Context:
             context = replace(context, blocks_are_copied=False)
         if self.rows_by_number and not goes_by_number(node):
             context = replace(context, rows_by_number=False)
-        return self.services.measured(node, node.open(context, state))
+        return self.services.measured(node, node.open(context, state), context)
 
     def gather(self, node: Node, indices: Indices) -> Block:
         """The elements of an indexed node at these indices."""
@@ -133,10 +136,18 @@ class Context:
         """The context of the `number`th iteration inside of this one."""
         return self.at_epoch((*self.epoch, number))
 
-    @property
-    def memory(self) -> int:
-        """Bytes that a step may hold which decides by itself how far it works ahead."""
-        return _MEMORY if self.memory_limit is None else self.memory_limit
+    def limited(self, node: Node, limit: int | Budget) -> Context:
+        """The context in which the steps up to `node` keep to a limit in bytes, or to a shared budget.
+
+        Blocks are as small as it takes for one of each step to fit into a part of the limit.
+        """
+        budget = limit if isinstance(limit, Budget) else Budget(limit, self.budget)
+        assert budget.limit is not None
+        budget.last_step = node
+        blocks = sum(_OF_MADE if one.makes_datasets else 1 for one in tree(node))
+        block_bytes = max(1, min(self.block_bytes, budget.limit // (_FOR_BLOCKS * blocks)))
+        block_rows = max(1, min(self.block_rows, block_bytes // _SMALLEST_ROW))
+        return replace(self, budget=budget, block_bytes=block_bytes, block_rows=block_rows)
 
     def rows_of(self, row_bytes: int) -> int:
         """How many rows of that size go into a block."""
@@ -144,4 +155,6 @@ class Context:
 
     def rows_to_pick(self, row_bytes: int) -> int:
         """The same of rows that are only picked yet: more, but what they are picked out of is held."""
+        if self.budget.is_limited:
+            return self.rows_of(row_bytes)
         return max(1, min(self.block_rows, _PICKED * self.block_bytes // max(1, row_bytes)))

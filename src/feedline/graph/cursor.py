@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from feedline.block import Block
 from feedline.graph.context import Context
+from feedline.graph.memory import Account
 from feedline.graph.node import Node
 from feedline.graph.stream import State
 
@@ -78,12 +79,18 @@ class Cursor:
             self.advance(block.rows)
         return block
 
-    def collect(self, rows: int) -> list[Block]:
-        """Blocks of `rows` rows in all; fewer only where the stream ends."""
+    def collect(self, rows: int, account: Account | None = None) -> list[Block]:
+        """Blocks of `rows` rows in all; fewer only where the stream ends. They count in the account."""
         parts: list[Block] = []
+        held = 0
         while rows and (block := self.take(rows)) is not None:
             parts.append(block)
             rows -= block.rows
+            if account is not None:
+                held += block.nbytes
+                account.hold(held, held)
+        if account is not None and len(parts) > 1:  # they will be joined
+            account.hold(2 * held, 2 * held)
         return parts
 
     def skip(self, rows: int) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from feedline.block import Block
 from feedline.graph.calls import Collector
+from feedline.graph.memory import Account
 from feedline.graph.stream import State, Stream
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Doing(Protocol):
     waited: float  # seconds
     deaths: int  # of workers
     ahead: int  # bytes, the most that were held at a time
+    account: Account  # of the rows and results that it holds
 
     @property
     def workers(self) -> int:

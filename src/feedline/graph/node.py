@@ -77,9 +77,6 @@ class Node(ABC):
     # Does it call a user's function?
     runs_python: ClassVar[bool] = False
 
-    # May rows be held that it made before anyone asked for them?
-    works_ahead: ClassVar[bool] = False
-
     # Does it give the elements of datasets that a function makes? What these are, is told by the datasets.
     makes_datasets: ClassVar[bool] = False
 

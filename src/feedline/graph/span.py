@@ -56,7 +56,7 @@ class Span(Node):
     def open(self, context: Context, state: State) -> Stream:
         if isinstance(self.input, OpensSpans):
             stream = self.input.open_span(context, self.begin, self.end)
-            return context.services.measured(self.input, stream)
+            return context.services.measured(self.input, stream, context)
         opener = context.span_openers.get(self.input)
         if opener is not None:
             return opener(self.begin, self.end)

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from feedline.block import Block
 from feedline.block import Indices as Indices
+from feedline.graph.memory import Account
 
 State: TypeAlias = Any
 """What JSON can hold; None is the beginning."""
@@ -23,6 +24,7 @@ class Stream(ABC):
     workers = 0  # threads or processes that work for it
     ahead = 0  # bytes, the most that were held before anyone asked for them
     deaths = 0  # of such processes, so far
+    account: Account | None = None  # of what it holds beside the block that it gave last
 
     @abstractmethod
     def next(self, limit: int) -> Block | None:

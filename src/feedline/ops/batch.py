@@ -15,11 +15,14 @@ from feedline.errors import UsageError
 from feedline.graph import Context, Cursor, Indices, Node, Peek, State, Stream, cardinality
 from feedline.graph.alike import known_spec
 from feedline.graph.arguments import check_bool, check_int
+from feedline.graph.memory import Account
 from feedline.graph.span import Span
 from feedline.joining import stack
 from feedline.ops.nested import are_datasets
 from feedline.spec import ArraySpec, DatasetSpec, ObjectSpec, RaggedSpec, Spec, leaf_spec
 from feedline.structure import flatten
+
+_REMEDY = "Make the batches smaller, or raise the limit."
 
 
 class Batching(Node):
@@ -105,6 +108,11 @@ def _batch_spec(leaf: Spec, size: int | None) -> Spec:
     return replace(leaf, shape=(size, *leaf.shape)) if isinstance(leaf, DatasetSpec) else ObjectSpec()
 
 
+def batch_account(node: Node, context: Context) -> Account:
+    """For the rows of a batch until they are joined."""
+    return context.budget.account(node, "a batch, while its rows are joined,", _REMEDY)
+
+
 class _BatchStream(Stream):
     def __init__(self, node: Batch, context: Context, input: Node, state: State) -> None:
         self._node = node
@@ -112,6 +120,7 @@ class _BatchStream(Stream):
         self._bytes = context.block_bytes
         self._rows = Cursor(context, input, state)
         self._maker = BatchMaker(node, context)
+        self.account: Account = batch_account(node, context)
 
     def next(self, limit: int) -> Block | None:
         size = self._node.batch_size
@@ -128,8 +137,8 @@ class _BatchStream(Stream):
                 self._rows.advance(whole.rows)
                 return batches
         first = self._rows.passed
-        parts = self._rows.collect(size)
-        block = Block.concat(parts)
+        block = Block.concat(self._rows.collect(size, self.account))
+        self.account.hold(0)
         if block.rows < size and self._node.drop_remainder:
             return None
         return self._maker.one(block, first)

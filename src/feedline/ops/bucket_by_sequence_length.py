@@ -20,6 +20,7 @@ from feedline.errors import UsageError, WrongKind
 from feedline.graph import INFINITE, UNKNOWN, Context, Indices, Node, Peek, State, Stream
 from feedline.graph.arguments import check_bool, check_function
 from feedline.graph.calls import blame, caller
+from feedline.graph.memory import Account
 from feedline.ops.batch import Batch, BatchMaker
 from feedline.ops.nested import Numbered
 from feedline.ops.padding import Padder, Padding, check_padding
@@ -94,6 +95,8 @@ class _BucketStream(Stream):
         self._error: Exception | None = None  # of the element after all that are planned
         at_input, behind, held = state or (None, 0, [])
         self._rows = Numbered(context, node.input, at_input)
+        remedy = "Use fewer buckets or smaller batches, or raise the limit."
+        self.account: Account = context.budget.account(node, "what its buckets hold", remedy)
         self._restore(self._rows.number + behind, held)
         self._mark = self._here()
         self._next = 0  # element; only while batches are planned or an error is: then the cursor is ahead
@@ -106,6 +109,8 @@ class _BucketStream(Stream):
                 raise error
             if not self._read(min(limit * max(sizes), self._context.block_rows)):
                 return self._last()
+            held = sum(bucket.bytes for bucket in self._buckets)
+            self.account.hold(held, held)
         self._next, number = self._plan.pop()
         return self._maker.batch(number, *self._buckets[number].remove(sizes[number]))
 
@@ -215,6 +220,7 @@ class _Bucket:
 
     def __init__(self) -> None:
         self.count = 0
+        self.bytes = 0
         self._parts: deque[tuple[_Mark, Indices, Block]] = deque()
 
     def add(self, mark: _Mark, rows: Indices, block: Block) -> None:
@@ -224,9 +230,11 @@ class _Bucket:
         own = chosen.copied()
         self._parts.append((mark, rows + mark.number, own))
         self.count += len(rows)
+        self.bytes += own.nbytes
 
     def remove(self, count: int) -> tuple[Block, Indices]:
         """The first rows, and their numbers."""
+        self.bytes -= self.bytes * count // self.count
         self.count -= count
         blocks: list[Block] = []
         numbers: list[Indices] = []

@@ -23,7 +23,10 @@ from feedline.block import Block, Sources
 from feedline.errors import UsageError
 from feedline.graph import Context, Cursor, Indices, Node, Peek, State, Stream, drawing_nodes
 from feedline.graph.context import FIRST_EPOCH
+from feedline.graph.memory import Account
 from feedline.picker import Picks, picks_of
+
+_REMEDY = "Raise the limit, or cache(directory): what is kept in files does not count."
 
 
 class _Memory:
@@ -74,10 +77,15 @@ class Cache(Node):
         with memory.lock:
             if block is not None and not table.is_full:  # once it is full, it is read without the lock
                 table.add(missing, block)
+                self.account_in(context).check(table.bytes)
             if table.is_full and memory.kept is None:
                 table.beginning = self._beginning(context)
                 memory.kept = table
             return table.gather(indices)
+
+    def account_in(self, context: Context) -> Account:
+        """For the elements that are kept. They count against the limit of every iteration that uses them."""
+        return context.budget.account(self, "what it keeps", _REMEDY)
 
     def _seeds(self, context: Context) -> list[int]:
         """Of the random steps before: an iteration that was begun elsewhere has other ones."""
@@ -95,13 +103,15 @@ class Cache(Node):
         at, beginning = state or (0, None)
         kept = self.memory.kept
         if kept is not None and kept.seeds == seeds and beginning in (None, kept.beginning):
-            return _KeptStream(kept, context, at)
+            return _KeptStream(self, kept, context, at)
         return _FillStream(self, context, at, beginning, seeds)
 
 
 class _KeptStream(Stream):
-    def __init__(self, kept: _Sequence | _Table, context: Context, at: int) -> None:
+    def __init__(self, node: Cache, kept: _Sequence | _Table, context: Context, at: int) -> None:
         self._kept = kept
+        self.account: Account = node.account_in(context)
+        self.account.hold(kept.bytes, kept.bytes)
         self._rows = context.block_rows
         self._at = at
 
@@ -127,6 +137,7 @@ class _FillStream(Stream):
         self._passed = 0  # elements that were given or raised
         self._given_before = at
         self._filling: _Sequence | None = _Sequence(context, self._beginning, seeds)
+        self.account: Account = node.account_in(context)
 
     def next(self, limit: int) -> Block | None:
         while (left := self._given_before - self._passed) > 0:
@@ -154,6 +165,7 @@ class _FillStream(Stream):
         block = block.frozen()
         if filling is not None:
             filling.add(block)
+            self.account.hold(filling.bytes, filling.bytes)
             if self._memory.kept is not None:
                 self._filling = None  # another was quicker
             elif self._passed == self._all:
@@ -186,6 +198,7 @@ class _Sequence:
         self._ends: list[int] = []
         self._small: list[Block] = []  # joined when they are enough: one by one they would be slow to read
         self._rows = self._bytes = 0  # of _small
+        self.bytes = 0  # of all
         self._bounds: Indices = np.zeros(1, np.int64)
         self._sources = Sources()
 
@@ -193,6 +206,7 @@ class _Sequence:
         self._small.append(block)
         self._rows += block.rows
         self._bytes += block.nbytes
+        self.bytes += block.nbytes
         if self._rows >= self._most_rows or self._bytes >= self._most_bytes:
             self.flush()
 
@@ -231,6 +245,7 @@ class _Table:
         self._picks: Picks = np.full(length, -1, np.int64)  # -1: not there yet
         self._sources = Sources()
         self._found = 0
+        self.bytes = 0
 
     @property
     def is_full(self) -> bool:
@@ -242,6 +257,7 @@ class _Table:
 
     def add(self, indices: Indices, block: Block) -> None:
         picks = self._sources.add(block)
+        self.bytes += block.nbytes
         new = self._picks[indices] < 0
         self._picks[indices[new]] = picks[new]
         self._found += int(new.sum())

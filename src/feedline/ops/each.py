@@ -74,6 +74,7 @@ class ParallelStream(Stream):
             context = replace(context, rows_by_number=True)
         self._rows = Cursor(context, input, state)
         self._doing = context.services.parallel(job, self._rows, context, places, executor)
+        self.account = self._doing.account
 
     def next(self, limit: int) -> Block | None:
         done = self._next_done()

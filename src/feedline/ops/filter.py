@@ -21,7 +21,6 @@ class Filter(Node):
     predicate: Callable[..., Any]
 
     runs_python = True
-    works_ahead = True
 
     def __post_init__(self) -> None:
         check_function(self, "predicate")

@@ -23,6 +23,7 @@ from feedline.graph.alike import Alike, known_spec
 from feedline.graph.arguments import check_function, check_int
 from feedline.graph.calls import blame, caller
 from feedline.graph.chance import for_made
+from feedline.graph.memory import Account
 from feedline.ops.nested import Numbered, Rows
 from feedline.spec import RaggedSpec, Spec, dtype_name, merge_specs
 from feedline.structure import flatten
@@ -129,17 +130,20 @@ class _Group:
 
     def __init__(self) -> None:
         self.count = 0
+        self.bytes = 0  # about
         # Rows, with a number and a state of the input from which on they can be read again.
         self._parts: list[tuple[int, State, Block]] = []
 
     def add(self, number: int, before: State, rows: Block) -> None:
         self._parts.append((number, before, rows))
         self.count += rows.rows
+        self.bytes += rows.nbytes
 
     def keep_last(self, count: int) -> None:
         while self.count > count:
             number, before, rows = self._parts.pop(0)
             drop = min(rows.rows, self.count - count)
+            self.bytes -= self.bytes * drop // self.count
             self.count -= drop
             if drop < rows.rows:
                 self._parts.insert(0, (number, before, rows.slice(drop, rows.rows)))
@@ -170,6 +174,8 @@ class _GroupStream(Stream):
         self._dropped: int  # groups that were given, or failed
         before, number, counts, key, given, self._dropped = state or (None, 0, [], None, None, 0)
         self._rows = Numbered(context, node.input, before)
+        remedy = "Use smaller windows or fewer keys, or raise the limit."
+        self.account: Account = context.budget.account(node, "what its windows hold", remedy)
         self._read_again(number, dict(counts))
         if key is not None:
             self._give(key, given)
@@ -263,6 +269,8 @@ class _GroupStream(Stream):
     def _hold(self, number: int, before: State, block: Block, rows: dict[int, list[int]]) -> None:
         for key, numbers in rows.items():
             self._groups.setdefault(key, _Group()).add(number, before, block.take(numbers))
+        held = sum(group.bytes for group in self._groups.values())
+        self.account.hold(held, held)
 
     def _read_again(self, number: int, counts: dict[int, int]) -> None:
         """Read up to the element of that number, and hold as many of each key as were held then: its last."""

@@ -62,7 +62,6 @@ class Interleave(DrawingNode):
     workers: int | None = field(default=None, compare=False)  # processes that run the datasets; None: none
 
     passes_rows_on = True
-    works_ahead = True
     makes_datasets = True
 
     def __post_init__(self) -> None:
@@ -153,10 +152,11 @@ class _InterleaveStream(Stream):
     def __init__(self, node: Interleave, context: Context, state: State) -> None:
         self._node = node
         self._context = context
+        fewest = 1 if context.budget.is_limited else _FEWEST_BYTES
         self._inner = replace(
             context,
             block_rows=max(1, min(context.block_rows, _AHEAD * context.block_rows // node.cycle_length)),
-            block_bytes=max(_FEWEST_BYTES, _AHEAD * context.block_bytes // node.cycle_length),
+            block_bytes=max(fewest, _AHEAD * context.block_bytes // node.cycle_length),
             siblings=context.siblings * node.cycle_length,
             rows_are_picked=context.rows_are_picked or node.cycle_length > 1,
         )
@@ -181,7 +181,9 @@ class _InterleaveStream(Stream):
         self._together = 1
         self._is_quick = True  # the function
         self._is_plain = False  # nothing is to be found out by the next dataset
-        self._may_group = not any(one.runs_python for one in tree(node.input))
+        is_at_hand = not any(one.runs_python for one in tree(node.input))
+        # What is read together is not counted, so each is read alone under a memory limit.
+        self._may_group = is_at_hand and not context.budget.is_limited
         self._by_turns: Stream | None = None  # gives the rows of all slots in their order
         self._may_turn = self._can_turn  # try it
 

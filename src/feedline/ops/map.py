@@ -23,7 +23,6 @@ class Map(Node):
     executor: str | None = field(default=None, compare=False)
 
     runs_python = True
-    works_ahead = True
     may_draw = True  # its function may call rng()
     rows_each = 1
 

@@ -7,12 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from feedline.block import Block
-from feedline.graph import Context, Indices, Node, Peek, State, Stream, tree
+from feedline.graph import Context, Indices, Node, Peek, State, Stream
 from feedline.graph.arguments import bytes_of, check_bool, check_int
 from feedline.graph.span import Span
 from feedline.records.open_files import FileBudget
-
-_BLOCKS = 8  # that a step holds at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,12 +69,6 @@ class Options(Node):
         if self.workers is not None:
             context = replace(context, workers=self.workers)
         if self.memory_limit is not None:
-            context = self._limited(context)
+            assert isinstance(self.memory_limit, int)
+            context = context.limited(self.input, self.memory_limit)
         return context
-
-    def _limited(self, context: Context) -> Context:
-        """Each step that works ahead has its part of the memory, and holds several blocks in it."""
-        assert isinstance(self.memory_limit, int)
-        memory = self.memory_limit // max(1, sum(node.works_ahead for node in tree(self.input)))
-        block_bytes = max(1, min(context.block_bytes, memory // _BLOCKS))
-        return replace(context, memory_limit=memory, block_bytes=block_bytes)

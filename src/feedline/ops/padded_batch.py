@@ -8,7 +8,8 @@ from typing import Any
 from feedline.block import Block
 from feedline.graph import Context, Cursor, Indices, Node, Peek, State, Stream
 from feedline.graph.arguments import check_bool, check_int
-from feedline.ops.batch import Batching
+from feedline.graph.memory import Account
+from feedline.ops.batch import Batching, batch_account
 from feedline.ops.padding import Padder, Padding, check_padding
 
 
@@ -47,6 +48,7 @@ class _PaddedBatchStream(Stream):
         self._batches = 1  # that go into a block, until it is known how large they are
         self._rows = Cursor(context, input, state)
         self._padder = Padder(node, Padding.of(node))
+        self.account: Account = batch_account(node, context)
 
     def next(self, limit: int) -> Block | None:
         size = self._node.batch_size
@@ -69,7 +71,8 @@ class _PaddedBatchStream(Stream):
             block = block.slice(0, size)
             self._rows.advance(size)
         else:
-            block = Block.concat(self._rows.collect(size))
+            block = Block.concat(self._rows.collect(size, self.account))
+            self.account.hold(0)
             if block.rows < size and self._node.drop_remainder:
                 return None
         return self._padder.one(block, range(first, first + block.rows))

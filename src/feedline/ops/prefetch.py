@@ -16,7 +16,6 @@ class Prefetch(Node):
     input: Node
     buffer_size: int  # elements; -1: as many as the consumer needs not to wait
 
-    works_ahead = True
     gives_its_input = True
     keeps_draws = True
     rows_each = 1

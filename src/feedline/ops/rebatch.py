@@ -13,7 +13,8 @@ from feedline.errors import UsageError
 from feedline.graph import UNKNOWN, Context, Cursor, Node, Peek, Site, State, Stream
 from feedline.graph.alike import NoElement
 from feedline.graph.arguments import check_bool
-from feedline.ops.batch import batch_spec, regroup
+from feedline.graph.memory import Account
+from feedline.ops.batch import batch_account, batch_spec, regroup
 from feedline.ops.nested import are_datasets
 from feedline.ops.unbatch import Unbatch
 from feedline.spec import STRING, ObjectSpec, RaggedSpec, Spec, leaf_spec
@@ -71,6 +72,7 @@ class _RebatchStream(Stream):
         self._turn: int | None  # None: after the last batch, where not even an empty one follows
         at_rows, self._turn = state or (None, 0)
         self._rows = Cursor(context, node.input, at_rows)
+        self.account: Account = batch_account(node, context)
         self._batches = 1  # that may be cut out of a block at once
         if len(set(self._sizes)) == 1:
             self._batches = max(1, context.block_rows // max(1, self._sizes[0]))
@@ -93,13 +95,15 @@ class _RebatchStream(Stream):
             columns = [regroup(column, size) for column in block.columns]
             return Block._trusted(block.structure, columns, block.rows // size)
         first = self._rows.passed
-        parts = self._rows.collect(size)
+        parts = self._rows.collect(size, self.account)
         self._pass_turn()
         if sum(part.rows for part in parts) < size:
             self._turn = None
             if self._node.drop_remainder:
                 return None
-        return self._joined(parts, first)
+        joined = self._joined(parts, first)
+        self.account.hold(0)
+        return joined
 
     def _pass_turn(self) -> None:
         if self._turn is not None:

@@ -22,12 +22,23 @@ from feedline import _native
 from feedline.block import Block, Sources
 from feedline.column import empty
 from feedline.errors import UsageError
-from feedline.graph import UNKNOWN, Context, Cursor, Indices, Node, Peek, RandomNode, State, Stream
+from feedline.graph import INFINITE, UNKNOWN, Context, Cursor, Indices, Node, Peek, RandomNode, State, Stream
 from feedline.graph.arguments import check_bool, check_int
+from feedline.graph.memory import Account
 from feedline.picker import Picks, sources_in
+from feedline.spec import STRING, ArraySpec
+from feedline.structure import flatten
 
 _NO_END = 2**62
-_SPARE = 1  # blocks' worth of rows that a store may hold in vain, beside three times those in the buffer
+_HELD = 3  # times the rows in the buffer: what a store may hold, because rows wait in the blocks they came in
+_SPARE = 1  # blocks' worth of rows that it may hold beside those
+# Under a memory limit, fewer. Old blocks are copied together sooner then, and for a moment both are held: so
+# a buffer needs up to twice its rows.
+_HELD_LIMITED, _NEEDED = 1.5, 2
+_REMEDY = (
+    "Use a smaller buffer_size, or raise the limit. Where the dataset is indexed, shuffle() without a "
+    "buffer_size needs next to no memory."
+)
 _REPLAYED = 1 << 20  # draws that are gone through at a time
 
 
@@ -78,6 +89,10 @@ class _ShuffleStream(Stream):
         self._rows = Cursor(replace(context, rows_are_picked=True), node.input, input_state)
         self._store = _Store(oldest, input_state)
         self._begun = self._draws > 0
+        # The number of elements of the input, as far as it is known, and whether all are of one size.
+        self._facts: tuple[int, bool] | None = None
+        what = "its buffer" if node.size == _NO_END else f"its buffer of {node.size:,} elements"
+        self.account: Account = context.budget.account(node, what, _REMEDY)
         if self._begun:
             self._restore()
 
@@ -100,7 +115,10 @@ class _ShuffleStream(Stream):
         rows = min(limit, self._context.rows_to_pick(store.row_bytes))
         if store.end < store.next + rows - 1:
             # Rows that are read one by one would each be a block. Beside the buffer, a few more are nothing.
-            self._read(store.next - 1 + max(rows, self._ahead), self._context.services.deadline())
+            ahead = self._ahead
+            if self.account.is_limited:
+                ahead = min(ahead, self._context.rows_of(store.row_bytes))
+            self._read(store.next - 1 + max(rows, ahead), self._context.services.deadline())
         end = store.end
         if self._end is None:
             end += 1  # there may be a hole after the last draw
@@ -119,9 +137,33 @@ class _ShuffleStream(Stream):
         self._draws += len(picks)
         block = store.block(picks)
         spare = _SPARE * self._context.rows_of(store.row_bytes)
-        if self._end is None and store.next > 3 * self._filled + spare:
+        most = _HELD_LIMITED if self.account.is_limited else _HELD
+        if self._end is None and store.next > most * self._filled + spare:
+            before = store.bytes
             store.compact(self._slots[: self._filled], store.next // 2)
+            self._hold(before)
         return block
+
+    def _hold(self, meanwhile: int = 0) -> None:
+        """Tell what the store holds, and what the buffer needs when it is full."""
+        store, rows = self._store, self._node.size
+        if not self.account.is_limited:
+            return self.account.hold(store.bytes)
+        if self._facts is None:
+            of_input = self._node.input
+            self._facts = of_input.cardinality(), _has_fixed_size(of_input.spec(None))
+        known, is_exact = self._facts
+        goes_on = known == INFINITE or known > rows
+        if known >= 0:
+            rows = min(rows, known)
+        times = _NEEDED if goes_on or (self._begun and self._end is None) else 1
+        row_bytes = store.bytes / max(1, store.end)
+        need = round(times * row_bytes * min(rows, store.end))
+        if rows < _NO_END and (is_exact or not self.account.has_room(need)):
+            need = round(times * row_bytes * rows)  # when it is full
+        if meanwhile:
+            self.account.hold(meanwhile + store.copied_bytes, need)
+        self.account.hold(store.bytes, need)
 
     def _fill(self) -> None:
         size = self._node.size
@@ -159,6 +201,7 @@ class _ShuffleStream(Stream):
                 return
             if block is not None:
                 self._store.add(block)
+                self._hold()
             else:
                 self._end = self._store.rows_seen
                 self._close_hole()
@@ -204,6 +247,7 @@ class _ShuffleStream(Stream):
                 raise UsageError(f"{self._node}: the input has fewer elements than when the state was taken.")
             first, last = np.searchsorted(needed, (seen, seen + block.rows))
             self._store.add_some(block, needed[first:last] - seen)
+            self._hold()
         self._slots[:filled] = np.searchsorted(needed, self._slots[:filled])
         self._store.next = filled
 
@@ -216,6 +260,18 @@ class _ShuffleStream(Stream):
         self._rows.close()
         self._ready = None
         self._store = _Store(0, None)
+
+
+def _has_fixed_size(spec: Any) -> bool:
+    """Have all elements that it describes as many bytes?"""
+    leaves = [] if spec is None else flatten(spec)[0]
+    return bool(leaves) and all(
+        isinstance(leaf, ArraySpec)
+        and leaf.dtype != STRING
+        and leaf.shape is not None
+        and None not in leaf.shape
+        for leaf in leaves
+    )
 
 
 class _Store:
@@ -232,6 +288,8 @@ class _Store:
         self.failures = 0  # errors that the input raised on the way
         self.row_bytes = 0
         self._sources = Sources()
+        self._source_bytes = self._counted = 0  # of how many sources
+        self.copied_bytes = 0  # when old blocks were last copied together
         self._picks: Picks = np.empty(0, np.int64)  # of each place; there is room for more
         self.kept: Indices = np.empty(0, np.int64)  # the row numbers of the first places; the others follow
         self._marks: deque[tuple[int, State, int]] = deque()  # `rows_seen`, the input's state and `failures`
@@ -261,6 +319,14 @@ class _Store:
             self._picks = larger
         self._sources.add(block, self._picks[self.end : end])
         self.end = end
+
+    @property
+    def bytes(self) -> int:
+        """Of all blocks that rows are picked out of, and of the picks."""
+        sources = self._sources.sources
+        self._source_bytes += sum(source.nbytes for source in sources[self._counted :])
+        self._counted = len(sources)
+        return self._source_bytes + self._picks.nbytes
 
     @property
     def picks(self) -> Picks:
@@ -293,8 +359,10 @@ class _Store:
         self._sources = self._sources.only(np.flatnonzero(is_needed))
         shift = len(old) - before
         self._picks[len(old) : self.end + shift] = _native.renumber(picks, np.cumsum(is_needed) - 1)
+        self._source_bytes = self._counted = self.copied_bytes = 0
         if copied is not None:
             self._sources.add(copied, self._picks[: len(old)])
+            self.copied_bytes = copied.nbytes
 
         slots[is_old] = np.searchsorted(old, slots[is_old])
         slots[~is_old] += shift

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from feedline.block import Block
 from feedline.errors import UsageError
 from feedline.graph import UNKNOWN, Context, Indices, Node, Peek, Source, State, Stream, Wholes
+from feedline.graph.memory import Account
 from feedline.records.blocks import BlockSource, PointSource, TurnSource, begin_small
 from feedline.records.decode import Plan, plan_of
 from feedline.records.file_facts import file_facts
@@ -22,6 +23,14 @@ from feedline.spec import STRING, ArraySpec
 # Of a block: fewer would cost more than they spare, and more would leave the processor's caches. In between,
 # a part of what is wanted, so that whole batches fit into it.
 _FEWEST_ROWS, _MOST_ROWS = 64, 1024
+
+# What the native core holds: a chunk of the file, smaller where blocks are small; or a stretch for each of
+# several threads; or, when many files are read by turns, two blocks that are ready or under way.
+_CHUNK, _SMALLEST_CHUNK, _SMALL_BLOCK = 256 << 10, 4 << 10, 64 << 10
+_STRETCH = 512 << 10
+_BLOCKS_AHEAD = 2
+_FOR_READING, _STRETCHES = 8, 64  # what part of a memory limit is for all threads, and for a stretch
+_REMEDY = "Raise the limit, or lower the cycle_length of interleave if many files are read by turns."
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +86,7 @@ class TFRecords(Node):
             compression=self.compression,
             verify=self.verify,
             as_rows=context.rows_are_picked,
+            budgets=context.open_files,
         )
         return lambda: Wholes(*wait())
 
@@ -92,6 +102,42 @@ class TFRecords(Node):
         return _RecordStream(self, context, state)
 
 
+class _Reading(NamedTuple):
+    """How the native core reads."""
+
+    threads: int
+    block_bytes: int
+    is_ahead: bool  # by threads that many readers share
+    chunk: int  # bytes
+
+    @classmethod
+    def of(cls, context: Context) -> _Reading:
+        block_bytes, alone, limit = context.block_bytes, context.siblings == 1, context.budget.tightest
+        threads = context.services.cores if alone else 1
+        if limit is not None and alone:
+            stretch = max(_STRETCH, limit // _STRETCHES)
+            block_bytes = min(block_bytes, stretch)
+            threads = max(1, min(threads, limit // _FOR_READING // stretch - 1))
+        elif limit is not None:
+            block_bytes = min(block_bytes, _SMALL_BLOCK - 1)
+        chunk = _CHUNK if block_bytes >= _SMALL_BLOCK else max(block_bytes, _SMALLEST_CHUNK)
+        return cls(threads, block_bytes, not alone, chunk)
+
+    def within(self, account: Account) -> _Reading:
+        """Without reading ahead, where there is no room for it."""
+        ahead = self.ahead(max(self.block_bytes, account.element_bytes))
+        if self.is_ahead and not account.may_hold(ahead):
+            return self._replace(is_ahead=False)
+        account.hold(ahead)
+        return self
+
+    def ahead(self, block: int) -> int:
+        """Bytes that it may hold ahead, if blocks are of that size."""
+        if self.is_ahead:
+            return _BLOCKS_AHEAD * block
+        return 0 if self.threads == 1 else (self.threads + 1) * max(_STRETCH, block)
+
+
 class _RecordStream(Stream):
     def __init__(self, node: TFRecords, context: Context, state: State) -> None:
         self._node = node
@@ -99,6 +145,12 @@ class _RecordStream(Stream):
         self._place = tuple(state) if state else (0, 0, 0)
         self._source: BlockSource | None = None
         self._ended = False
+        self._reading = _Reading.of(context)
+        self._ahead: Account | None = None
+        if context.budget.is_limited:  # else it is not worth the time, for very small files
+            self.account = context.budget.account(node, "what it reads at a time", _REMEDY)
+            self.account.hold(0, self._reading.chunk)
+            self._ahead = context.budget.account(node)
 
     def next(self, limit: int) -> Block | None:
         if self._ended:
@@ -112,23 +164,31 @@ class _RecordStream(Stream):
             self._ended = True
             source.skipped.warn()
             self.close()
+        elif self.account is not None and self._ahead is not None:
+            self.account.hold(self._reading.chunk)
+            self._ahead.hold(self._reading.ahead(block.nbytes))
         return block
 
     def _open(self, rows: int) -> BlockSource:
         """Only now, because what is asked for first tells what size of block fits the next step."""
         node, context = self._node, self._context
-        alone = context.siblings == 1
+        if self.account is not None and self._ahead is not None:
+            rows = max(
+                rows, _MOST_ROWS
+            )  # few are asked for until their size is known; `block_bytes` ends blocks
+            self._ahead.measure = self.account.measure
+            self._reading = self._reading.within(self._ahead)
         self._source = BlockSource(
             node.paths,
             node.plan,
             rows=_rows_of_block(rows),
-            threads=context.services.cores if alone else 1,
+            threads=self._reading.threads,
             compression=node.compression,
             verify=node.verify,
             skip=node.skip,
             start=self._place,
-            block_bytes=context.block_bytes,
-            shared=not alone,
+            block_bytes=self._reading.block_bytes,
+            shared=self._reading.is_ahead,
             as_rows=context.rows_are_picked,
             budgets=context.open_files,
         )
@@ -141,6 +201,8 @@ class _RecordStream(Stream):
         if self._source is not None:
             self._source.close()
             self._source = None
+        if self._ahead is not None:
+            self._ahead.close()
 
 
 def _paths(node: Node) -> tuple[str, ...]:
@@ -170,6 +232,7 @@ class _TurnStream(Stream):
             verify=node.verify,
             block_bytes=context.block_bytes,
             as_rows=context.rows_are_picked,
+            budgets=context.open_files,
         )
 
     def next(self, limit: int) -> Block | None:

@@ -18,6 +18,7 @@ from feedline.column import Objects
 from feedline.graph import Context, Indices, Node, Peek, State, Stream, cardinality
 from feedline.graph.alike import known_spec
 from feedline.graph.arguments import check_bool, check_int
+from feedline.graph.memory import Account
 from feedline.ops.nested import Numbered, Rows
 from feedline.spec import DatasetSpec
 from feedline.structure import flatten
@@ -106,10 +107,15 @@ class _WindowStream(Stream):
         self._first = self._rows.number  # of the elements that are held
         self._held: list[Block | Exception] = []  # in the place of an element that failed, its error
         self._marks: deque[tuple[int, State]] = deque()  # numbers of elements, and the input's states there
+        self._row_bytes = 0
+        remedy = "Make the windows smaller, or raise the limit."
+        self.account: Account = context.budget.account(node, "what the next windows hold", remedy)
 
     def next(self, limit: int) -> Block | None:
         node = self._node
         limit = min(limit, max(1, self._rows_at_once // node.shift))
+        if self.account.is_limited:
+            limit = min(limit, self._context.rows_of(self._row_bytes * node.shift))
         self._read(node.reach, node.reach + (limit - 1) * node.shift)
         windows: list[Block] = []
         while len(windows) < limit and self._is_there():
@@ -142,8 +148,17 @@ class _WindowStream(Stream):
                 self._marks.append((number, before))
                 self._held.append(got)
                 self._drop()
+                self._count()
         self._drop()
         self._join()
+        self._count()
+
+    def _count(self) -> None:
+        blocks = [one for one in self._held if isinstance(one, Block)]
+        held = sum(one.nbytes for one in blocks)
+        if blocks:
+            self._row_bytes = held // sum(one.rows for one in blocks)
+        self.account.hold(held, held)
 
     def _join(self) -> None:
         """Make one block of those that follow one another, so that each window is a slice."""

@@ -155,7 +155,13 @@ class BlockSource:
 
 
 def begin_small(
-    paths: Sequence[str], plan: Plan | None, *, compression: str, verify: bool, as_rows: bool
+    paths: Sequence[str],
+    plan: Plan | None,
+    *,
+    compression: str,
+    verify: bool,
+    as_rows: bool,
+    budgets: Sequence[FileBudget] = (),
 ) -> Callable[[], tuple[Block | None, list[tuple[int, int] | None]]]:
     """Begin to read small files together, in the background. What it returns waits for them.
 
@@ -176,6 +182,7 @@ def begin_small(
         compression=compression,
         block_bytes=_SMALL,
         as_rows=as_rows and not made.checks_values,
+        budgets=[budget.native for budget in budgets],
     )
 
     def wait() -> tuple[Block | None, list[tuple[int, int] | None]]:
@@ -207,6 +214,7 @@ class TurnSource:
         verify: bool,
         block_bytes: int,
         as_rows: bool,
+        budgets: Sequence[FileBudget] = (),
     ) -> None:
         """Each file with the place where to begin, and how many records to pass over there."""
         self._plan = plan or _WHOLE
@@ -220,6 +228,7 @@ class TurnSource:
             compression=compression,
             block_bytes=block_bytes,
             as_rows=as_rows and not self._plan.checks_values,
+            budgets=[budget.native for budget in budgets],
         )
         self.places: list[Place] | None = None  # where each file goes on, once there was a block
 

@@ -5,6 +5,8 @@ is ahead. An error of the stream arrives in its place among the rows.
 
 How far ahead it should run, where nobody says, is learned: twice as far whenever the consumer had to wait
 though the thread had been as far ahead as it might.
+
+Under a memory limit, one block may wait at any time; others only while there is room for them.
 """
 
 from __future__ import annotations
@@ -18,18 +20,26 @@ from collections.abc import Callable
 from feedline.block import Block
 from feedline.errors import UsageError
 from feedline.graph import Context, State, Stream
+from feedline.graph.memory import Account
 from feedline.graph.waiting import Stopped, stoppable
 
 _FIRST_BYTES = 4 << 20  # ahead, to begin with
+_MOST_BYTES = 256 << 20  # ahead, where nobody says how far
 
 
 class Background(Stream):
     def __init__(
-        self, start: Callable[[State], Stream], state: State, context: Context, rows: int | None
+        self,
+        start: Callable[[State], Stream],
+        state: State,
+        context: Context,
+        rows: int | None,
+        account: Account | None = None,
     ) -> None:
         self._state = state
         self._ended = False
-        self._feed = _Feed(start, state, context, rows)
+        self.account: Account = account or context.budget.account("prefetch")
+        self._feed = _Feed(start, state, context, rows, self.account)
         # The thread knows only the feed: when this stream is dropped without close(), it ends all the same.
         self._thread = self._feed.thread
         self._thread.start()
@@ -74,16 +84,18 @@ class _Feed:
     """What the thread and its consumer share."""
 
     def __init__(
-        self, start: Callable[[State], Stream], state: State, context: Context, rows: int | None
+        self,
+        start: Callable[[State], Stream],
+        state: State,
+        context: Context,
+        rows: int | None,
+        account: Account,
     ) -> None:
         self._start = start
         self._state = state
-        self._most_bytes = context.memory
-        self._rows = 2 * context.block_rows
-        self._bytes_ahead: float = min(_FIRST_BYTES, self._most_bytes)
-        if rows is not None:
-            self._rows = rows
-            self._bytes_ahead = float("inf") if context.memory_limit is None else context.memory_limit
+        self._account = account
+        self._rows = 2 * context.block_rows if rows is None else rows
+        self._bytes_ahead: float = _FIRST_BYTES if rows is None else float("inf")
         self._was_full = False
         self.most_held = 0  # bytes
         self._items: deque[_Item] = deque()
@@ -131,8 +143,12 @@ class _Feed:
             return not self._stopped
 
     def _has_room(self) -> bool:
+        if self._held >= self._rows:
+            return False
+        if self._account.is_limited and self._items and not self._account.may_hold(self._items[-1].bytes):
+            return False
         # Less than two would be no buffer.
-        return self._held < self._rows and (len(self._items) < 2 or self._bytes < self._bytes_ahead)
+        return len(self._items) < 2 or self._bytes < self._bytes_ahead
 
     def _put(self, item: _Item) -> None:
         with self._changed:
@@ -140,12 +156,13 @@ class _Feed:
             self._held += item.rows
             self._bytes += item.bytes
             self.most_held = max(self.most_held, self._bytes)
+            self._account.hold(self._bytes)
             self._changed.notify_all()
 
     def take(self) -> _Item:
         with self._changed:
             if not self._items and self._was_full:
-                self._bytes_ahead = min(2 * self._bytes_ahead, self._most_bytes)
+                self._bytes_ahead = min(2 * self._bytes_ahead, _MOST_BYTES)
                 self._was_full = False
             self._changed.wait_for(lambda: self._items or self._stopped)
             if self._stopped:
@@ -155,6 +172,7 @@ class _Feed:
             item = self._items.popleft()
             self._held -= item.rows
             self._bytes -= item.bytes
+            self._account.hold(self._bytes)
             self._changed.notify_all()
             return item
 
@@ -162,6 +180,7 @@ class _Feed:
         with self._changed:
             self._stopped = True
             self._items.clear()
+            self._account.close()
             self._changed.notify_all()
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from feedline.block import Block
 from feedline.graph import Context, State, Stream
+from feedline.graph.memory import Account
 from feedline.run.background import Background
 
 _ENOUGH = 0.02  # seconds, after which it is decided, again and again
@@ -21,6 +22,7 @@ _WORTH = 0.1  # of the time
 class IfItPays(Stream):
     def __init__(self, start: Callable[[State], Stream], state: State, context: Context) -> None:
         self._context = context
+        self.account: Account = context.budget.account("prefetch")
         self._stream = start(state)
         self._is_ahead = False  # does a thread run it?
         self._inside = 0.0  # seconds that its own work took
@@ -42,7 +44,7 @@ class IfItPays(Stream):
         if self._inside + self._outside > _ENOUGH:
             if self._outside > _WORTH * (self._inside + self._outside):
                 stream = self._stream
-                self._stream = Background(lambda _: stream, stream.state(), self._context, None)
+                self._stream = Background(lambda _: stream, stream.state(), self._context, None, self.account)
                 self._is_ahead = True
                 return self.next(limit)
             self._inside = self._outside = 0.0

@@ -33,6 +33,7 @@ _GAIN = 0.5  # of the time that a larger team saves: two places, say
 _GROWTH = 8  # times the rows of the last task, at most
 _AHEAD = 2  # tasks for each place: the one at work, and the next
 _MOST_AHEAD = 16
+_MOST_BYTES = 256 << 20  # of rows and results at a time
 _DEATHS = 3  # of workers at a row, the last of them at it alone, after which it is given up
 _SMALLEST = 8  # times smaller than usual, at the end
 _FEW = 64  # rows, which are sent again one by one
@@ -116,6 +117,7 @@ class Parallel:
         self.waited = 0.0
         self.deaths = 0
         self.ahead = 0
+        self.account = context.budget.account(step)
 
     def next(self) -> Done | None:
         """The results of the next rows; None at the end. A row that fails is raised in its place."""
@@ -210,8 +212,14 @@ class Parallel:
         sent = [task.rows.rows for task in self._tasks if task.ticket is not None]
         held = sum(sent) * self._row_bytes
         self.ahead = max(self.ahead, held)
+        self.account.hold(held)
+        if not sent:
+            return True
+        if self.account.is_limited and not self._lately:
+            return False  # how large are they? The first tells
+        more = self._size * self._row_bytes
         few = len(sent) < self._tasks_ahead * max(1, self._team.size)
-        return few and (not held or held + self._size * self._row_bytes <= self._context.memory)
+        return few and held + more <= _MOST_BYTES and self.account.may_hold(more)
 
     def _next_size(self, number: int) -> int:
         """Smaller tasks towards the end, so that all places have work until then."""
@@ -278,6 +286,7 @@ class Parallel:
     def close(self) -> None:
         self._tasks.clear()
         self._ended = True
+        self.account.close()
         self._team.close()
 
     def __del__(self) -> None:

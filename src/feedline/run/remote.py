@@ -16,6 +16,7 @@ from feedline.block import Block
 from feedline.errors import WorkerDied
 from feedline.graph import Context, State, Stream
 from feedline.graph.job import NotOpened, Opener
+from feedline.graph.memory import Account
 from feedline.run.processes import Crew
 from feedline.run.worker_process import ReadTask, SentJob, WorkerLeft
 
@@ -55,6 +56,7 @@ class RemoteStream(Stream):
         self._ended = False
         self._job: SentJob | None = None
         self._asked: deque[ReadTask] = deque()
+        self.account: Account = context.budget.account(opener)
         crew.enter(workers)
         self._is_open = True
         self._ask(context.block_rows)
@@ -96,6 +98,7 @@ class RemoteStream(Stream):
                 raise error
             if block is not None:
                 self._given += block.rows
+                self.account.hold(_AHEAD * block.nbytes)
                 return block
             self._ended = True
             self._end()

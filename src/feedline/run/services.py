@@ -22,7 +22,7 @@ from feedline.run.clock import deadline
 from feedline.run.cores import usable_cores
 from feedline.run.here import Here
 from feedline.run.if_it_pays import IfItPays
-from feedline.run.measure import Measure, Measured
+from feedline.run.measure import Measure, Measured, MeasuredWithin
 from feedline.run.parallel import Larger, Parallel, Team
 from feedline.run.pool import are_idle
 from feedline.run.processes import Crew, ProcessTeam
@@ -73,9 +73,11 @@ class LocalServices:
         self._sent: dict[Job, SentJob] = {}  # for spans, the last used at the end
         self._own = frozenset(tree(root)) if root is not None else frozenset()
 
-    def measured(self, node: Node, stream: Stream) -> Stream:
+    def measured(self, node: Node, stream: Stream, context: Context) -> Stream:
         measure = self._measure_of(node)
         measure.opened += 1
+        if context.budget.is_limited:
+            return MeasuredWithin(stream, measure, node, context)
         return Measured(stream, measure)
 
     def read_whole(self, node: Node, wait: Callable[[], Wholes]) -> Wholes:
@@ -173,8 +175,11 @@ class LocalServices:
         seeds = tuple(one.seed_in(context) for one in random_nodes(node))
         known = _peeked.setdefault(node, {})
         if seeds not in known:
-            alone = Context(LocalServices(), workers=0, open_files=context.open_files, seeds=context.seeds)
-            known[seeds] = _looked_at(alone, node)
+            looking = Context(LocalServices(), workers=0, open_files=context.open_files, seeds=context.seeds)
+            if context.budget.is_limited:
+                sizes = {name: getattr(context, name) for name in ("block_rows", "block_bytes", "budget")}
+                looking = replace(looking, **sizes)
+            known[seeds] = _looked_at(looking, node)
         return known[seeds]
 
     def clock(self) -> float:
