@@ -109,6 +109,13 @@ class Channel:
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         return cls(_not_standard(here)), _not_standard(there)
 
+    @classmethod
+    def of(cls, fd: int) -> Channel:
+        """The end that came as a descriptor. Sending to a peer that does not read raises Closed at once."""
+        sock = socket.socket(fileno=fd)
+        sock.setblocking(False)
+        return cls(sock)
+
     def fileno(self) -> int:
         return self._socket.fileno()
 
