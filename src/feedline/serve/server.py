@@ -40,6 +40,7 @@ from feedline.serve.protocol import (
 from feedline.serve.status import usage
 
 _MOST_PATH = 107  # bytes, which is all that the kernel takes for a socket
+_MOST_MESSAGE = 16 << 20  # bytes of what a client says to the service itself
 _MOST_PENDING = 256  # connections that have not said what they want
 _PATIENCE = 10.0  # seconds, for them to say it
 _HOST_IDLE = 5.0  # seconds without a client after which a host ends
@@ -125,7 +126,7 @@ class Service:
             sock.close()
             return
         sock.setblocking(False)
-        link = Link(Channel(sock), Hello, AskStatus, AskDeath)
+        link = Link(Channel(sock), Hello, AskStatus, AskDeath, most=_MOST_MESSAGE)
         self._pending[sock.fileno()] = sock, link, time.monotonic()
         self._waiting.register(sock, selectors.EVENT_READ)
 
@@ -166,7 +167,7 @@ class Service:
         while True:
             try:
                 host = self._host_for(hello)
-            except OSError as error:
+            except (OSError, ValueError) as error:  # a path with a zero in it, say
                 link.send(Refused(f"the service could not start a process: {error}"))
                 return
             try:
