@@ -106,7 +106,7 @@ class Service:
     def _look(self) -> None:
         """After those that do nothing."""
         now = time.monotonic()
-        if self._pending or any(host.clients for host in self._hosts.values()):
+        if any(host.clients for host in self._hosts.values()):  # who only asks for the status is none
             self._used = now
         for fd, (_, _, since) in tuple(self._pending.items()):
             if now - since > _PATIENCE:
