@@ -35,12 +35,14 @@ def test_a_borrower_that_knows_a_segment_is_not_told_of_it_again():
     assert not one.share(segment)
 
 
-def test_a_borrower_that_dies_returns_all():
+def test_what_a_lost_borrower_had_is_not_used_again():
     supply = Supply()
     segment, (one, other) = lent_to(2, supply)
-    one.close()
-    other.close()
-    assert supply.take(1000) is segment
+    one.close()  # it may still have arrays
+    other.take_back([segment.number])
+    assert supply.take(1000) is not segment
+    assert segment.fd is None
+    assert other.closed() == [segment.number]
 
 
 def test_what_was_not_lent_cannot_be_returned():

@@ -43,6 +43,7 @@ _MOST_PATH = 107  # bytes, which is all that the kernel takes for a socket
 _MOST_MESSAGE = 16 << 20  # bytes of what a client says to the service itself
 _MOST_PENDING = 256  # connections that have not said what they want
 _PATIENCE = 10.0  # seconds, for them to say it
+_PAUSE = 0.05  # seconds
 _HOST_IDLE = 5.0  # seconds without a client after which a host ends
 _LOOK = 0.5  # seconds from one look at those to the next
 _DEATHS = 64  # hosts of which it is remembered how they ended
@@ -119,7 +120,8 @@ class Service:
     def _accept(self) -> None:
         try:
             sock, _ = self._listening.accept()
-        except OSError:  # it has gone again, or there is no descriptor left
+        except OSError:  # it has gone again; or there is no descriptor left, for which others must wait
+            time.sleep(_PAUSE)
             return
         _, uid = peer_of(sock)
         if uid != os.geteuid() or len(self._pending) >= _MOST_PENDING:
