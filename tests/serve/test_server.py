@@ -8,6 +8,7 @@ import signal
 import socket
 import stat
 import sys
+import time
 from contextlib import suppress
 
 import pytest
@@ -69,7 +70,7 @@ def test_a_path_that_is_too_long_is_refused(tmp_path):
 
 @pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGINT], ids=lambda s: s.name)
 def test_a_signal_ends_it_cleanly(signal_, service):
-    rows = iter(Dataset.range(100_000).map(lambda x: x).distribute(service.address))
+    rows = iter(Dataset.range(1_000_000).map(lambda x: x).distribute(service.address))
     next(rows)
     hosts = service.hosts
     service.process.send_signal(signal_)
@@ -211,7 +212,7 @@ def test_without_a_service_the_error_says_how_to_start_one(tmp_path):
 
 
 def test_when_the_service_dies_clients_get_a_clear_error(service):
-    rows = iter(Dataset.range(100_000).map(lambda x: x).distribute(service.address))
+    rows = iter(Dataset.range(1_000_000).map(lambda x: x).distribute(service.address))
     next(rows)
     service.kill()
     with pytest.raises(ServiceError, match="there is no reader service"):
@@ -220,7 +221,7 @@ def test_when_the_service_dies_clients_get_a_clear_error(service):
 
 def test_with_a_fallback_clients_go_on_by_themselves_at_the_same_element(service, caplog):
     def make():
-        return Dataset.range(5000).shuffle(100, seed=7).map(lambda x: 3 * x).batch(5)
+        return Dataset.range(600).shuffle(100, seed=7).map(lambda x: time.sleep(0.001) or 3 * x).batch(5)
 
     wanted = [one.tolist() for one in make()]
     rows = iter(make().distribute(service.address, fallback="local"))
