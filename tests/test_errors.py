@@ -18,6 +18,7 @@ EVERY_ERROR = [
     errors.WorkerError("the function failed"),
     errors.WorkerDied("killed by signal 9"),
     errors.OverMemoryLimit("batch(8): a batch needs 9 MB, and memory_limit is 8 MB: 1 MB too much."),
+    errors.ServiceError("there is no reader service"),
     errors.CacheError("the entry is damaged"),
     errors.WriteError(28, "No space left on device", "a.tfrecord"),
     errors.MissingDependency("pip install redis"),

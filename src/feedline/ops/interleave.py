@@ -252,7 +252,7 @@ class _InterleaveStream(Stream):
             return False
         for slot in slots:
             slot.close()
-        self._by_turns = self._context.services.measured(made[0], stream)
+        self._by_turns = self._context.services.measured(made[0], stream, self._context)
         return True
 
     def _fill_ahead(self) -> None:
