@@ -1,6 +1,5 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -16,6 +15,7 @@
 #include "bind/bind.h"
 #include "bind/compression.h"
 #include "bind/faults.h"
+#include "bind/file_pool.h"
 #include "bind/flaws.h"
 #include "core/block_reader.h"
 #include "core/point_reader.h"
@@ -259,7 +259,7 @@ class PyReader {
  public:
   PyReader(const std::vector<nb::bytes>& files, PySchema schema, size_t rows, size_t threads, bool verify,
            bool skip, const std::string& compression, std::tuple<size_t, uint64_t, int64_t> start,
-           size_t block_bytes, bool as_rows, FileBudgets budgets)
+           size_t block_bytes, bool as_rows, const std::vector<PyFileBudget>& budgets)
       : schema_(std::move(schema)) {
     const Start from{std::get<0>(start), std::get<1>(start), std::get<2>(start)};
     const ReadOptions options{compression_from(compression),
@@ -271,7 +271,7 @@ class PyReader {
                               from,
                               block_bytes,
                               as_rows ? schema_.layout() : std::nullopt,
-                              std::move(budgets)};
+                              to_core(budgets)};
     reader_ = std::make_unique<Reader>(to_strings(files), schema_.schema(), options);
   }
   ~PyReader() { close(); }
@@ -302,11 +302,12 @@ class PyReader {
 
   static void bind(nb::module_& module, const char* name, const char* what) {
     nb::class_<PyReader>(module, name, what)
-        .def(nb::init<const std::vector<nb::bytes>&, PySchema, size_t, size_t, bool, bool, const std::string&,
-                      std::tuple<size_t, uint64_t, int64_t>, size_t, bool, FileBudgets>(),
-             nb::arg("files"), nb::arg("schema"), nb::arg("rows"), nb::arg("threads"), nb::arg("verify"),
-             nb::arg("skip"), nb::arg("compression"), nb::arg("start"), nb::arg("block_bytes"),
-             nb::arg("as_rows"), nb::arg("budgets") = FileBudgets())
+        .def(
+            nb::init<const std::vector<nb::bytes>&, PySchema, size_t, size_t, bool, bool, const std::string&,
+                     std::tuple<size_t, uint64_t, int64_t>, size_t, bool, const std::vector<PyFileBudget>&>(),
+            nb::arg("files"), nb::arg("schema"), nb::arg("rows"), nb::arg("threads"), nb::arg("verify"),
+            nb::arg("skip"), nb::arg("compression"), nb::arg("start"), nb::arg("block_bytes"),
+            nb::arg("as_rows"), nb::arg("budgets") = std::vector<PyFileBudget>())
         .def(
             "next", &PyReader::next,
             "((rows, columns or RowTable, skipped, fault or None), where the records after these begin, "
@@ -324,7 +325,8 @@ class PyTurnReader {
   using Entry = std::tuple<nb::bytes, std::tuple<size_t, uint64_t, int64_t>, uint64_t>;
 
   PyTurnReader(const std::vector<Entry>& files, PySchema schema, size_t rows, size_t turn, bool verify,
-               const std::string& compression, size_t block_bytes, bool as_rows, FileBudgets budgets)
+               const std::string& compression, size_t block_bytes, bool as_rows,
+               const std::vector<PyFileBudget>& budgets)
       : schema_(std::move(schema)) {
     ReadOptions options;
     options.compression = compression_from(compression);
@@ -332,7 +334,7 @@ class PyTurnReader {
     options.verify = verify;
     options.block_bytes = block_bytes;
     if (as_rows) options.layout = schema_.layout();
-    options.budgets = std::move(budgets);
+    options.budgets = to_core(budgets);
     std::vector<TurnReader::Entry> entries;
     for (const auto& [path, place, drop] : files) {
       const Start start{std::get<0>(place), std::get<1>(place), std::get<2>(place)};
@@ -374,14 +376,15 @@ class PyTurnReader {
 class PySmallFiles {
  public:
   PySmallFiles(const std::vector<nb::bytes>& files, PySchema schema, bool verify,
-               const std::string& compression, size_t block_bytes, bool as_rows, FileBudgets budgets)
+               const std::string& compression, size_t block_bytes, bool as_rows,
+               const std::vector<PyFileBudget>& budgets)
       : schema_(std::move(schema)) {
     ReadOptions options;
     options.compression = compression_from(compression);
     options.verify = verify;
     options.block_bytes = block_bytes;
     if (as_rows) options.layout = schema_.layout();
-    options.budgets = std::move(budgets);
+    options.budgets = to_core(budgets);
     files_ = std::make_unique<SmallFiles>(to_strings(files), schema_.schema(), options);
   }
   ~PySmallFiles() {
@@ -413,7 +416,7 @@ class PyPointReader {
       : schema_(std::move(schema)), reader_(to_strings(files), schema_.schema(), verify) {}
 
   nb::tuple read(const In<int64_t>& files, const In<uint64_t>& offsets, const In<uint64_t>& sizes,
-                 const In<int64_t>& numbers, const FileBudgets& budgets) {
+                 const In<int64_t>& numbers, const std::vector<PyFileBudget>& budgets) {
     const size_t count = files.size();
     if (offsets.size() != count || sizes.size() != count || numbers.size() != count)
       throw nb::value_error("files, offsets, sizes and numbers must have one length");
@@ -426,7 +429,7 @@ class PyPointReader {
         places.push_back(
             {static_cast<size_t>(files.data()[i]), offsets.data()[i], sizes.data()[i], numbers.data()[i]});
       }
-      block = reader_.read(places, budgets, &signalled);
+      block = reader_.read(places, to_core(budgets), &signalled);
     }
     raise_signalled();
     return block_to_python(schema_, std::move(block));
@@ -465,7 +468,7 @@ void bind_decode(nb::module_& module) {
   PyReader<BlockReader>::bind(module, "BlockReader", "TFRecord files -> columns, by `threads` threads.");
   nb::class_<PyTurnReader>(module, "TurnReader", "TFRecord files by turns -> columns.")
       .def(nb::init<const std::vector<PyTurnReader::Entry>&, PySchema, size_t, size_t, bool,
-                    const std::string&, size_t, bool, FileBudgets>(),
+                    const std::string&, size_t, bool, const std::vector<PyFileBudget>&>(),
            nb::arg("files"), nb::arg("schema"), nb::arg("rows"), nb::arg("turn"), nb::arg("verify"),
            nb::arg("compression"), nb::arg("block_bytes"), nb::arg("as_rows"), nb::arg("budgets"))
       .def("next", &PyTurnReader::next,
@@ -473,7 +476,7 @@ void bind_decode(nb::module_& module) {
       .def("close", &PyTurnReader::close);
   nb::class_<PySmallFiles>(module, "SmallFiles", "Small TFRecord files -> one block, made ahead.")
       .def(nb::init<const std::vector<nb::bytes>&, PySchema, bool, const std::string&, size_t, bool,
-                    FileBudgets>(),
+                    const std::vector<PyFileBudget>&>(),
            nb::arg("files"), nb::arg("schema"), nb::arg("verify"), nb::arg("compression"),
            nb::arg("block_bytes"), nb::arg("as_rows"), nb::arg("budgets"))
       .def("take", &PySmallFiles::take,
@@ -482,7 +485,8 @@ void bind_decode(nb::module_& module) {
       .def(nb::init<const std::vector<nb::bytes>&, PySchema, bool>(), nb::arg("files"), nb::arg("schema"),
            nb::arg("verify"))
       .def("read", &PyPointReader::read, nb::arg("files"), nb::arg("offsets"), nb::arg("sizes"),
-           nb::arg("numbers"), nb::arg("budgets") = FileBudgets(), "(rows, columns, [], fault or None)");
+           nb::arg("numbers"), nb::arg("budgets") = std::vector<PyFileBudget>(),
+           "(rows, columns, [], fault or None)");
   PyReader<ReadAhead>::bind(
       module, "ReadAhead", "The same for many readers at once: one block ahead, by threads that they share.");
 }
