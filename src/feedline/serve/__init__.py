@@ -1,0 +1,1 @@
+"""The reader service: one process reads for several."""
