@@ -395,6 +395,28 @@ class Dataset:
             raise UsageError(f"concatenate: give a Dataset, not {type(dataset).__name__}.")
         return Dataset(ops.Concatenate.of(self._node, dataset._node, _site("concatenate", name)))
 
+    def distribute(
+        self,
+        address: str,
+        mode: str = "whole",
+        ack: str = "next",
+        job: str | None = None,
+        fallback: str | None = None,
+    ) -> Dataset:
+        """Run the steps before this one in a reader service, which several processes on this host share.
+
+        `address` is "unix:PATH", the socket of `feedline serve --socket PATH`, or "unix:auto", which starts a
+        service when there is none. Every process gets the whole dataset; those with the same pipeline share
+        the work while they are close together. Arrays are read-only, and lie in memory that the service
+        shares. `state_dict()` is the same with the service and without it.
+
+        Functions travel by cloudpickle and run in the service, with its rights and in its environment. When
+        the service is not there, ServiceError is raised; with `fallback="local"`, this process goes on by
+        itself at the same element, with a warning.
+        """
+        site = _site("distribute")
+        return Dataset(ops.Distribute(self._node, address, mode, ack, job, fallback, site=site))
+
     def enumerate(self, start: int = 0, name: str | None = None) -> Dataset:
         """Pairs of a number, counted from `start`, and the element.
 

@@ -10,6 +10,7 @@ FeedlineError
 ├── SchemaError(ValueError)             sound bytes that are not what `features` says
 ├── WorkerError                         a user's function failed in a worker
 │   └── WorkerDied                      a worker process went away
+├── ServiceError                        a reader service that is not there, or refuses
 ├── CacheError                          a cache entry that cannot be read or filled
 ├── WriteError(OSError)                 records that could not be written
 └── MissingDependency(ImportError)      an optional package that is not installed
@@ -122,6 +123,10 @@ class WorkerError(FeedlineError):
 
 class WorkerDied(WorkerError):
     """A worker process went away."""
+
+
+class ServiceError(FeedlineError):
+    """A reader service that is not there, went away, or refuses to serve."""
 
 
 class CacheError(FeedlineError):

@@ -6,6 +6,7 @@ from feedline.ops.cache import Cache
 from feedline.ops.choose_from_datasets import ChooseFromDatasets
 from feedline.ops.concatenate import Concatenate
 from feedline.ops.counter import Counter
+from feedline.ops.distribute import Distribute
 from feedline.ops.enumerate import Enumerate
 from feedline.ops.filter import Filter
 from feedline.ops.from_generator import FromGenerator, Shards
@@ -46,6 +47,7 @@ __all__ = [
     "ChooseFromDatasets",
     "Concatenate",
     "Counter",
+    "Distribute",
     "Enumerate",
     "Files",
     "Filter",

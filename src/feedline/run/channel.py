@@ -109,6 +109,13 @@ class Channel:
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         return cls(_not_standard(here)), _not_standard(there)
 
+    @classmethod
+    def of(cls, fd: int) -> Channel:
+        """The end that came as a descriptor. Sending to a peer that does not read raises Closed at once."""
+        sock = socket.socket(fileno=fd)
+        sock.setblocking(False)
+        return cls(sock)
+
     def fileno(self) -> int:
         return self._socket.fileno()
 
@@ -124,20 +131,22 @@ class Channel:
         space = socket.CMSG_SPACE(_INT)
         try:
             try:
-                data, ancillary, flags, _ = self._socket.recvmsg(MOST, space)
+                data, ancillary, flags, _ = self._socket.recvmsg(MOST, space, socket.MSG_CMSG_CLOEXEC)
             except ConnectionResetError:
                 # The other side went without reading all that was sent to it. What it sent before is there.
-                data, ancillary, flags, _ = self._socket.recvmsg(MOST, space)
+                data, ancillary, flags, _ = self._socket.recvmsg(MOST, space, socket.MSG_CMSG_CLOEXEC)
         except OSError as error:
             raise Closed from error
-        if not data:
-            raise Closed
-        assert not flags & socket.MSG_TRUNC, "a message was cut off"
-        if flags & socket.MSG_CTRUNC:  # there was no number left for its descriptor
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         fds = array("i")
         for _, _, found in ancillary:
-            fds.frombytes(found)
+            fds.frombytes(found[: len(found) - len(found) % _INT])
+        is_broken = not data or bool(flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC))
+        for extra in fds if is_broken else fds[1:]:
+            os.close(extra)
+        if flags & socket.MSG_CTRUNC and len(fds) == 0:  # there was no number left for its descriptor
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        if is_broken:  # or not one of us, whose messages are whole
+            raise Closed
         return data, fds[0] if fds else None
 
     def close(self) -> None:

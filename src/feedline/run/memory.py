@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Iterable
+from threading import RLock
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -25,6 +28,7 @@ class Segment:
     def __init__(self, number: int, size: int) -> None:
         self.number = number
         self.size = size
+        self.holders = 0  # counted by the Supply
         self._fd = os.memfd_create("feedline", os.MFD_CLOEXEC)
         try:
             os.ftruncate(self._fd, size)
@@ -44,48 +48,110 @@ class Segment:
             self._fd = -1
 
 
-class Lender:
-    """The segments that were made for one other process."""
+class Supply:
+    """Segments of this process. One that its last holder has released is used again. Any thread may ask."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_idle: int = _MOST_IDLE) -> None:
+        self._most_idle = most_idle
         self._made = 0
-        self._lent: dict[int, Segment] = {}
         self._idle: dict[int, list[Segment]] = {}  # by their size
         self._idle_bytes = 0
-        self._closed: list[int] = []
+        self._lock = RLock()  # a finalizer may release in the middle of it
+        self._lenders: WeakSet[Lender] = WeakSet()
 
-    def lend(self, size: int) -> Segment:
-        """One of `size` bytes at least."""
+    def know(self, lender: Lender) -> None:
+        """Tell it of segments that go back to the system."""
+        self._lenders.add(lender)
+
+    def take(self, size: int) -> Segment:
+        """One of `size` bytes at least, held once."""
         size = _class_of(size)
-        idle = self._idle.get(size)
-        if idle:
-            segment = idle.pop()
-            self._idle_bytes -= size
-        else:
+        with self._lock:
+            idle = self._idle.get(size)
+            if idle:
+                segment = idle.pop()
+                self._idle_bytes -= size
+                segment.holders = 1
+                return segment
             self._made += 1
-            segment = Segment(self._made, size)
-        self._lent[segment.number] = segment
+            number = self._made
+        segment = Segment(number, size)
+        segment.holders = 1
         return segment
 
-    def take_back(self, numbers: list[int]) -> None:
-        for number in numbers:
-            segment = self._lent.pop(number)
-            if self._idle_bytes + segment.size <= _MOST_IDLE:
+    def hold(self, segment: Segment) -> None:
+        with self._lock:
+            segment.holders += 1
+
+    def release(self, segment: Segment) -> None:
+        with self._lock:
+            segment.holders -= 1
+            if segment.holders:
+                return
+            if self._idle_bytes + segment.size <= self._most_idle:
                 self._idle.setdefault(segment.size, []).append(segment)
                 self._idle_bytes += segment.size
-            else:
-                segment.passed_on()
-                self._closed.append(number)
+                return
+        segment.passed_on()
+        for lender in tuple(self._lenders):
+            lender.note_closed(segment.number)
+
+    def close(self) -> None:
+        for segment in (one for idle in self._idle.values() for one in idle):
+            segment.passed_on()
+        self._idle, self._idle_bytes = {}, 0
+
+
+class Lender:
+    """The segments that one other process knows. Several may borrow from the same supply."""
+
+    def __init__(self, supply: Supply | None = None) -> None:
+        self._is_alone = supply is None
+        self._supply = Supply() if supply is None else supply
+        self._lent: dict[int, Segment] = {}
+        self._known: set[int] = set()
+        # The release of a segment may come from any thread.
+        self._closed: deque[int] = deque()
+        self._supply.know(self)
+
+    def lend(self, size: int) -> Segment:
+        """A segment for the other process alone, of `size` bytes at least."""
+        segment = self._supply.take(size)
+        self._lent[segment.number] = segment
+        self._known.add(segment.number)
+        return segment
+
+    def share(self, segment: Segment) -> bool:
+        """Lend one of the supply that others may borrow too. Is it new to the other process?"""
+        self._supply.hold(segment)
+        self._lent[segment.number] = segment
+        is_new = segment.number not in self._known
+        self._known.add(segment.number)
+        return is_new
+
+    def take_back(self, numbers: Iterable[int]) -> None:
+        """KeyError if one was not lent."""
+        for number in numbers:
+            self._supply.release(self._lent.pop(number))
+
+    def note_closed(self, number: int) -> None:
+        if number in self._known:
+            self._closed.append(number)
 
     def closed(self) -> list[int]:
         """Segments that went back to the system since this was asked last; the other side forgets them."""
-        numbers, self._closed = self._closed, []
+        numbers = []
+        while self._closed:
+            numbers.append(self._closed.popleft())
+        self._known.difference_update(numbers)
         return numbers
 
     def close(self) -> None:
-        for segment in [*self._lent.values(), *(one for idle in self._idle.values() for one in idle)]:
-            segment.passed_on()
-        self._lent, self._idle, self._idle_bytes = {}, {}, 0
+        """The other process is gone: it holds nothing any more."""
+        self.take_back(list(self._lent))
+        self._known.clear()
+        if self._is_alone:
+            self._supply.close()
 
 
 def _class_of(size: int) -> int:
@@ -99,9 +165,11 @@ def _class_of(size: int) -> int:
 
 
 class Borrower:
-    """Segments that the other process has lent."""
+    """Segments that the other process has lent. `read_only` if others may have borrowed the same ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, read_only: bool = False) -> None:
+        self._map = _native.mapped_file if read_only else _native.shared_memory
+        self.loans = 0  # whose return was not told yet
         self._memory: dict[int, np.ndarray[Any, Any]] = {}
         # Arrays die in any thread, and in the middle of anything: a deque takes that without a lock.
         self._returned: deque[int] = deque()
@@ -109,12 +177,13 @@ class Borrower:
     def learn(self, number: int, fd: int, size: int) -> None:
         """Of a segment that is new. The descriptor is closed."""
         try:
-            self._memory[number] = _native.shared_memory(fd, size)
+            self._memory[number] = self._map(fd, size)
         finally:
             os.close(fd)
 
     def borrow(self, number: int, size: int) -> np.ndarray[Any, Any]:
         """Its first `size` bytes."""
+        self.loans += 1
         return np.asarray(_Loan(self._memory[number][:size], number, self._returned))
 
     def returned(self) -> list[int]:
@@ -122,6 +191,7 @@ class Borrower:
         numbers = []
         while self._returned:
             numbers.append(self._returned.popleft())
+        self.loans -= len(numbers)
         return numbers
 
     def forget(self, numbers: list[int]) -> None:

@@ -17,16 +17,18 @@ import cloudpickle  # type: ignore[import-untyped]
 loads = cloudpickle.loads
 
 
-def dumps(value: Any, function: Any = None) -> bytes:
-    """Pickle the value. `function` is the user's in it: its module may be one that only this process has."""
-    module = sys.modules.get(getattr(function, "__module__", None) or "")
-    if module is None or _can_be_imported(module):
-        return _dumps(value)
-    cloudpickle.register_pickle_by_value(module)
+def dumps(value: Any, *functions: Any) -> bytes:
+    """Pickle the value. `functions` are the user's in it: only this process may have their modules."""
+    found = {getattr(function, "__module__", None) or "" for function in functions}
+    modules = [sys.modules[name] for name in sorted(found) if name in sys.modules]
+    local = [module for module in modules if not _can_be_imported(module)]
+    for module in local:
+        cloudpickle.register_pickle_by_value(module)
     try:
         return _dumps(value)
     finally:
-        cloudpickle.unregister_pickle_by_value(module)
+        for module in local:
+            cloudpickle.unregister_pickle_by_value(module)
 
 
 def _dumps(value: Any) -> bytes:

@@ -51,6 +51,7 @@ class Holder(Protocol):
         ...
 
 
+_most: int | None = None  # workers, if this process may have no more
 _idle: deque[tuple[float, Worker]] = deque()  # since when they wait; the oldest first
 _all: WeakValueDictionary[int, Worker] = WeakValueDictionary()  # by pid
 _holders: WeakValueDictionary[int, Holder] = WeakValueDictionary()
@@ -59,6 +60,12 @@ _keys: deque[None] = deque([None])  # the thread that looks after workers has it
 _looking = threading.Lock()  # held while it does
 _stop = threading.Event()  # it should
 _stopped = threading.Event()  # it has
+
+
+def limit_workers(most: int) -> None:
+    """No more than so many in this process, except for the one that is due to every iteration."""
+    global _most
+    _most = most
 
 
 def know(holder: Holder) -> None:
@@ -100,9 +107,10 @@ def end_idle() -> None:
 
 
 def _limit(holder: Holder) -> int:
-    """Two for each core, or as many as one iteration was told to use."""
+    """Two for each core, or as many as one iteration was told to use, within what this process may have."""
     others = (other for other in _known_holders() if other.size)
-    return max(2 * usable_cores(), holder.wanted, *(other.wanted for other in others))
+    wanted = max(2 * usable_cores(), holder.wanted, *(other.wanted for other in others))
+    return wanted if _most is None else min(wanted, _most)
 
 
 def _count() -> int:

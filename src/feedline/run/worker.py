@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from feedline import _native, frame
 from feedline.block import Block
@@ -38,6 +38,15 @@ LULL = 0.02
 
 
 def main(channel: int, last_words: int) -> None:
+    sock = settle(channel, last_words)
+    gc.freeze()  # what was imported stays: collections need not look at it
+    with suppress(Closed):
+        _Worker(Channel(sock)).serve()
+    leave()
+
+
+def settle(channel: int, last_words: int) -> socket.socket:
+    """Make this process one that ends with its owner, at the other end of the socket, and tells it why."""
     sock = socket.socket(fileno=channel)
     # Processes that the user's functions start must not hold the socket: its end tells of this one's.
     sock.set_inheritable(False)
@@ -50,9 +59,10 @@ def main(channel: int, last_words: int) -> None:
         sys.stderr = _Tee(sys.stderr, words)
     # Ctrl-C is for the owner, who ends its workers when it goes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.freeze()  # what was imported stays: collections need not look at it
-    with suppress(Closed):
-        _Worker(Channel(sock)).serve()
+    return sock
+
+
+def leave() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
@@ -181,10 +191,10 @@ class _Failed:
         return Collector("nothing"), self.error
 
 
-def pickled_error(error: Exception) -> bytes:
+def pickled_error(error: Exception, where: str = "in a worker") -> bytes:
     """The error for the other side: as it is, if that is possible, and with where it was raised here."""
     if trace := _trace(error):
-        error.add_note(f"  in a worker:\n{trace}")
+        error.add_note(f"  {where}:\n{trace}")
     try:
         pickled = pickling.dumps(error)
         pickling.loads(pickled)

@@ -6,8 +6,6 @@ import itertools
 import os
 import pickle
 import select
-import signal
-import subprocess
 import sys
 import time
 from collections import deque
@@ -24,25 +22,17 @@ from feedline.column import is_writable
 from feedline.errors import UsageError, WorkerDied, WorkerError
 from feedline.graph import State
 from feedline.graph.job import Outcome
-from feedline.run.channel import Be, Channel, Closed, Done, Forget, Learn, Read, Run, not_standard
+from feedline.run.channel import Closed, Done, Forget, Learn, Read, Run
 from feedline.run.exchange import Exchange
+from feedline.run.interpreter import Interpreter, place
 
 if TYPE_CHECKING:
     from feedline.run.processes import Crew
 
-# Not `-m`: the modules must be looked for where this process does before the first is imported.
-_START = """
-import sys
-sys.path[:] = sys.argv[3:]
-from feedline.run.worker import main
-main(*map(int, sys.argv[1:3]))
-"""
 STARTING = 0.2
 """Seconds, about, until a new worker has begun with its work."""
 
 _PATIENCE = 0.25  # seconds, for one that was left in the middle of something; then another is started
-_GRACE = 1.0  # seconds, for a worker to end after its channel has
-_MOST_WORDS = 2000  # characters of what a dead worker had written
 # Several workers with a thread for each core would only be in each other's way.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -126,37 +116,14 @@ class SentJob:
         self.is_over = False
 
 
-def _place() -> Be:
-    """Where this process is, and looks for modules."""
-    try:
-        directory = os.getcwd()
-    except FileNotFoundError:  # it was removed
-        directory = os.sep
-    return Be(directory, tuple(path or directory for path in sys.path))
-
-
 class Worker:
     """One process, and what lies between it and this one."""
 
     def __init__(self) -> None:
-        self.channel, there = Channel.pair()
-        self._words = not_standard(os.memfd_create("feedline", os.MFD_CLOEXEC))
-        passed = there.fileno(), self._words
-        self._place = _place()
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _START, *map(str, passed), *self._place.paths],
-                stdin=subprocess.DEVNULL,
-                pass_fds=passed,
-                process_group=0,  # Ctrl-C is for this process
-                env=dict.fromkeys(_ONE_THREAD, "1") | os.environ,
-            )
-        except BaseException:
-            self.channel.close()
-            os.close(self._words)
-            raise
-        finally:
-            there.close()
+        self._place = place()
+        environment = dict.fromkeys(_ONE_THREAD, "1") | os.environ
+        self._process = Interpreter("feedline.run.worker", self._place, environment)
+        self.channel = self._process.channel
         self.tasks: deque[tuple[int, Task]] = deque()  # with their numbers, in the order of sending
         self._exchange = Exchange(self.channel)
         self._jobs: dict[int, ref[SentJob]] = {}  # that it knows, by number
@@ -171,7 +138,7 @@ class Worker:
 
     @property
     def is_running(self) -> bool:
-        return self._process.poll() is None
+        return self._process.is_running
 
     @property
     def pid(self) -> int:
@@ -185,9 +152,9 @@ class Worker:
         job = task.job
         self.forget_jobs()
         if job.number not in self._jobs:
-            if self._place != (place := _place()):
-                self._place = place
-                self._exchange.send(place)
+            if self._place != (here := place()):
+                self._place = here
+                self._exchange.send(here)
             self._modules.update(job.module)
             self._jobs[job.number] = ref(job)
             segment = self._exchange.lend(len(job.pickled))
@@ -222,7 +189,7 @@ class Worker:
             if message.segment is not None:
                 # The memory is the consumer's until its arrays die, as that of other blocks is.
                 block = frame.decode(self._exchange.borrow(message.segment, message.size), writable=True)
-            error = None if message.error is None else _error_of(message.error)
+            error = None if message.error is None else error_of(message.error)
             number, task = self.tasks.popleft()
             assert number == message.task
             task.seconds, task.after, task.opened = message.seconds, message.after, message.opened
@@ -252,38 +219,17 @@ class Worker:
         """Has it loaded the module of the job's function before that was changed and loaded again?"""
         return any(self._modules.get(name, spec) is not spec for name, spec in job.module.items())
 
-    def _exit_code(self) -> int:
-        try:
-            return self._process.wait(timeout=_GRACE)
-        except subprocess.TimeoutExpired:  # it has closed the channel, and lives
-            self._process.kill()
-            return self._process.wait()
-
     def last_words(self, what: str) -> WorkerDied:
         """The error for what it was doing when it went away."""
-        code = self._exit_code()
-        how = f"exit code {code}" if code >= 0 else _signal_name(-code)
-        words = os.pread(self._words, 1 << 20, 0).decode(errors="replace")[-_MOST_WORDS:].strip()
-        said = f"  The last it wrote to stderr:\n{words}" if words else "  It wrote nothing to stderr."
-        hint = "  Perhaps it took more memory than there is.\n" if code == -signal.SIGKILL else ""
-        return WorkerDied(f"{what}: the worker (process {self.pid}) went away with {how}.\n{hint}{said}")
+        return self._process.last_words(what)
 
     def close(self) -> None:
         """End it. What it has lent stays as long as there are arrays over it."""
-        self._process.kill()
-        self._process.wait()
+        self._process.close()
         self._exchange.close()
-        os.close(self._words)
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return f"signal {signal.Signals(number).name}"
-    except ValueError:  # one for real time
-        return f"signal {number}"
-
-
-def _error_of(pickled: bytes) -> Exception:
+def error_of(pickled: bytes) -> Exception:
     try:
         error: Exception = pickle.loads(pickled)
         return error

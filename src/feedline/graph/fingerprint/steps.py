@@ -96,7 +96,7 @@ class _Pipeline:
         of = "" if follows else f" of {', '.join(self._labels[one] for one in inputs) or 'nothing'}"
         self.parts[label] = kind + of
         self._last = node
-        if _functions(node):
+        if users_functions(node):
             # It was an array once. Entries from then hold other elements; those without functions are good.
             self.parts[f"{label}: meaning of a returned list"] = "a tuple"
         step = _Step(self, label)
@@ -112,7 +112,7 @@ class _Pipeline:
     def _name(self, node: Node) -> str:
         if self.version is not None:
             return node.name
-        functions = _functions(node)
+        functions = users_functions(node)
         return f"{node.name}({_name_of(functions[0])})" if functions else node.name
 
     def _unique(self, name: str) -> str:
@@ -256,7 +256,7 @@ def _counted(node: Node) -> Node:
     return node
 
 
-def _functions(node: Node) -> list[Any]:
+def users_functions(node: Node) -> list[Any]:
     """The user's, among the arguments."""
     values = (getattr(node, each.name) for each in fields(node) if each.compare)
     return [value for value in values if callable(value) and not is_ours(type(value).__module__)]

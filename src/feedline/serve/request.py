@@ -1,0 +1,72 @@
+"""What a client asks the service for: a pipeline at a state, and which host should run it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from dataclasses import dataclass, replace
+from typing import Any
+
+from feedline.errors import UsageError
+from feedline.graph import Context, Node, State, drawing_nodes, fingerprint, tree
+from feedline.graph.fingerprint.steps import users_functions
+from feedline.run.interpreter import place
+from feedline.serve.protocol import PYTHON, VERSION, Hello, Open
+
+_MOST_OUTLINE = 200  # characters
+
+
+@dataclass(frozen=True)
+class Request:
+    hello: Hello
+    key: str
+    outline: str
+    opening: bytes
+
+    def at(self, state: State) -> Open:
+        return Open(self.key, self.outline, json.dumps(state), self.opening)
+
+
+def request_for(step: str, node: Node, context: Context) -> Request:
+    """The same `key` is the same blocks. The same host is the same functions, found in the same places."""
+    from feedline.run.pickling import dumps
+
+    found = fingerprint(node)
+    drawing = drawing_nodes(node)
+    # Seeds of steps after this one are not the service's business, nor are those steps.
+    seeds: dict[Node, int] = {one: one.seed_in(context) for one in drawing}
+    context = replace(context, seeds=seeds, blocks_are_copied=True)
+    functions = [function for one in tree(node) for function in users_functions(one)]
+    try:
+        opening = dumps((node, context), *functions)
+    except Exception as error:
+        raise UsageError(
+            f"{step}: the pipeline cannot be sent to the reader service: {type(error).__name__}: {error}\n"
+            "  Make what cannot be pickled within the function."
+        ) from error
+    # What does not tell what it is might be something else in another client.
+    is_known = not (found.problems or found.arguments or found.missing)
+    mark = str(found) if is_known else secrets.token_hex(16)
+    here = place()
+    at = (
+        list(context.epoch),
+        list(seeds.values()),
+        context.must_repeat,
+        context.block_rows,
+        context.block_bytes,
+    )
+    code = [part for part in found.parts.items() if _is_of_code(part[0])] if is_known else mark
+    host = _digest([code, here.directory, here.paths] if functions else "no functions")
+    hello = Hello(VERSION, PYTHON, host, here.directory, here.paths)
+    return Request(hello, _digest([mark, at]), found.outline[:_MOST_OUTLINE], opening)
+
+
+def _is_of_code(part: str) -> bool:
+    """Does a part of a fingerprint tell of functions: what they are, what they reach, or their name?"""
+    is_function = ": function " in part or ": class " in part or part.startswith(("library ", "python"))
+    return is_function or (": " not in part and "(" in part)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.blake2b(json.dumps(value).encode(), digest_size=16).hexdigest()
