@@ -149,11 +149,14 @@ class Pass:
 
     # What clients do.
 
-    def join(self, name: str, connection: object, at: Position | None = None, *, is_saved: bool = False) -> int:
+    def join(
+        self, name: str, connection: object, at: Position | None = None, saved: Position | None = None
+    ) -> int:
         """The client is there, and goes on after the delivery with the number that is returned.
 
-        A client that knows its position gives it; `is_saved`: because it begins at a state that it saved, before
-        or after what it acknowledged last. One that does not know it goes on with what it has not acknowledged.
+        A client that knows its position says where it is `at`. One that does not goes on with what it has not
+        acknowledged. `saved` is the position of the state from which the client was restored: everything after
+        it was lost with the client, even if it was acknowledged.
         """
         client = self._clients.get(name)
         if client is not None and client.connection is not None:
@@ -162,12 +165,13 @@ class Pass:
                 "  Give each process a name of its own, by the environment variable FEEDLINE_CLIENT, or end the "
                 "other process."
             )
-        if at is not None:
-            self._check(name, at)
+        for position in (at, saved):
+            if position is not None:
+                self._check(name, position)
         if at is None or client is None:
             self._do({"again": name})
-        if at is not None and is_saved:
-            self._do({"resume": name, "at": list(at)})
+        if saved is not None:
+            self._do({"resume": name, "at": list(saved)})
         client = self._clients[name]
         client.connection, client.waiting, client.is_at_end = connection, None, False
         return client.done.delivered if at is None else at.delivered
@@ -204,8 +208,16 @@ class Pass:
                 f"again: it has got {client.delivered:,}, and {client.done.delivered:,} are acknowledged.\n  {why}"
             )
 
-    def leave(self, name: str, connection: object, now: float, *, is_closed: bool = False) -> None:
-        """The connection has ended; `is_closed`: because the client closed its stream."""
+    def connection_of(self, name: str) -> object:
+        """None if the client is not there."""
+        return self._clients[name].connection if name in self._clients else None
+
+    def is_at_end(self, name: str) -> bool:
+        """Was the client told that nothing is left for it?"""
+        return name in self._clients and self._clients[name].is_at_end
+
+    def leave(self, name: str, connection: object, now: float, *, has_finished: bool = False) -> None:
+        """The connection has ended; `has_finished`: after the client has consumed everything that it got."""
         client = self._clients.get(name)
         if client is None or client.connection != connection:
             return
@@ -213,8 +225,8 @@ class Pass:
         if not self._keeps:
             if client.is_pending:
                 self._do({"return": name})
-        elif is_closed and client.is_at_end:
-            # It may take a state later, in its next pass. Others must not wait for that, nor get its elements.
+        elif has_finished and client.is_at_end:
+            # It may take a state later, in its next pass, say. Others neither wait for that nor get its elements.
             self._do({"finish": name})
 
     def acknowledge(self, name: str, position: Position) -> None:
