@@ -232,7 +232,7 @@ class Pass:
     def acknowledge(self, name: str, position: Position) -> None:
         """What is before the position is done, and so never goes to another client."""
         self._check(name, position)
-        if position > self._clients[name].done:
+        if name in self._clients and position > self._clients[name].done:
             self._do({"ack": name, "at": list(position)})
 
     def acknowledge_all(self, name: str) -> None:
