@@ -15,18 +15,19 @@ from feedline.cli.inspect import inspect
 from feedline.cli.merge import merge
 from feedline.cli.repair import repair
 from feedline.cli.reshard import reshard
+from feedline.cli.serve import serve
 from feedline.cli.terminal import Command, Commands
 from feedline.cli.verify import verify
 
 app = typer.Typer(
     cls=Commands,
     name="feedline",
-    help="Look into TFRecord files, check, mend, join, divide, index and make them; look after caches.",
+    help="Look into TFRecord files, check, mend, join, divide, index and make them; caches; serve.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (inspect, head, count, verify, repair, merge, reshard, convert, index, demo):
+for command in (inspect, head, count, verify, repair, merge, reshard, convert, index, serve, demo):
     app.command(cls=Command)(command)
 app.add_typer(cache, name="cache")
 

@@ -83,6 +83,10 @@ class Node(ABC):
     # those of the input, and the other way round? Then it does not count for the fingerprint.
     gives_its_input: ClassVar[bool] = False
 
+    # Are positions in its input positions in it, too? Then a pipeline goes on from a state that was taken
+    # without it. (Of others that give their input, states were saved that count them.)
+    keeps_positions: ClassVar[bool] = False
+
     # Do functions after it draw the numbers that they would draw without it?
     keeps_draws: ClassVar[bool] = False
 

@@ -24,6 +24,7 @@ class Distribute(Node):
     fallback: str | None = field(default=None, compare=False)
 
     gives_its_input = True
+    keeps_positions = True
     keeps_draws = True
 
     def __post_init__(self) -> None:

@@ -12,10 +12,13 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from contextlib import suppress
 
 from feedline.errors import ServiceError
 from feedline.run.channel import not_standard
+from feedline.run.interpreter import place
 from feedline.serve.client import connect
 from feedline.serve.protocol import Link, Message
 
@@ -27,6 +30,7 @@ IDLE_VARIABLE = "FEEDLINE_SERVICE_IDLE"
 
 _STARTING = 60.0  # seconds that it may take
 _ATTEMPTS = 5
+_READY = b"feedline serves\n"
 _START = """
 import sys
 sys.path[:] = sys.argv[4:]
@@ -63,14 +67,16 @@ def started(*kinds: type[Message]) -> Link:
     for _ in range(_ATTEMPTS):
         with suppress(ServiceError):
             return connect(address, *kinds)
-        with open(f"{path}.start", "a") as starting:
+        starting = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
+        try:
             fcntl.flock(starting, fcntl.LOCK_EX)
             with suppress(ServiceError):  # another process has started it meanwhile
                 return connect(address, *kinds)
-            try:
-                _start(path)
-            except ServiceError as failed:  # or one that ends just now still has the lock
-                error = failed
+            _start(path)
+        except ServiceError as failed:  # one that ends just now may still have the lock of the socket
+            error = failed
+        finally:
+            os.close(starting)
     raise error or ServiceError(f"{path}: the reader service ended as soon as it was started.")
 
 
@@ -79,37 +85,30 @@ def _start(path: str) -> None:
     idle = os.environ.get(IDLE_VARIABLE, str(IDLE))
     readable, writable = map(not_standard, os.pipe())
     try:
-        with open(f"{path}.log", "wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-c", _START, path, idle, str(writable), *sys.path],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=[writable],
-                start_new_session=True,  # Ctrl-C and the end of the terminal are for this process
-                cwd=os.sep,
-            )
-        os.close(writable)
-        writable = -1
-        is_ready = bool(select.select([readable], [], [], _STARTING)[0]) and os.read(readable, 1) == b"+"
+        process = subprocess.Popen(
+            [sys.executable, "-c", _START, path, idle, str(writable), *place().paths],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=writable,
+            pass_fds=[writable],
+            start_new_session=True,  # Ctrl-C and the end of the terminal are for this process
+            cwd=os.sep,
+        )
     finally:
-        os.close(readable)
-        if writable >= 0:
-            os.close(writable)
-    if not is_ready:
-        process.kill()
-        process.wait()
-        with open(f"{path}.log", errors="replace") as log_text:
-            words = log_text.read()[-2000:].strip()
-        raise ServiceError(f"{path}: the reader service could not be started.\n{words}")
-    _forget(process)
-
-
-def _forget(process: subprocess.Popen[bytes]) -> None:
-    """Reap it when it ends, if this process is still there: an idle service must not stay as a zombie."""
-    import threading
-
-    threading.Thread(target=process.wait, name="feedline-service", daemon=True).start()
+        os.close(writable)
+    with open(readable, "rb", buffering=0) as words:
+        until, said = time.monotonic() + _STARTING, b""
+        while select.select([words], [], [], max(0.0, until - time.monotonic()))[0] and (
+            more := words.read(4096)
+        ):
+            said += more
+            if said.endswith(_READY):
+                threading.Thread(target=process.wait, name="feedline-service", daemon=True).start()
+                return
+    process.kill()
+    process.wait()
+    told = said.decode(errors="replace").strip()[-2000:] or "It said nothing."
+    raise ServiceError(f"{path}: the reader service could not be started.\n{told}")
 
 
 def serve(path: str, idle: float, ready: int) -> None:
@@ -117,7 +116,11 @@ def serve(path: str, idle: float, ready: int) -> None:
     from feedline.serve.server import run
 
     def listening(_: object) -> None:
-        os.write(ready, b"+")
+        os.write(ready, _READY)
+        # Nobody reads any more what is written there.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
         os.close(ready)
 
     run(path, idle=idle, listening=listening)

@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import select
 import socket
 import time
-from dataclasses import replace
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from feedline.block import Block
 from feedline.column import empty
 from feedline.errors import ServiceError, WorkerDied
 from feedline.graph import Context, Node, State, Stream
+from feedline.graph.waiting import pause
 from feedline.run.channel import Channel, Closed
 from feedline.run.memory import Borrower
 from feedline.run.worker_process import error_of
@@ -49,6 +51,7 @@ _DEATHS = 3  # of hosts, without a block in between, after which it is given up
 _CAREFUL = 64  # elements that come one by one after two deaths
 _NEWS = 20  # times that the service is asked how a host ended
 _PAUSE = 0.1  # seconds in between
+_LISTEN = 100  # milliseconds, after which a client that waits looks whether it is still wanted
 
 
 def connect(address: str, *kinds: type[Message]) -> Link:
@@ -143,26 +146,24 @@ class ServedStream(Stream):
         return block
 
     def _connected(self) -> _Connection:
-        context = self._context
-        if self._careful:
-            context = replace(context, block_rows=1)
-        request = request_for(self._step, self._node, context)
-        if self._address == AUTO:
-            from feedline.serve.auto import started
-
-            link = started(*_Connection.KINDS)
-        else:
-            link = connect(self._address, *_Connection.KINDS)
-        connection = _Connection(link)
+        request = request_for(self._step, self._node, self._context, is_fragile=self._careful > 0)
+        connection = _Connection(self._linked(*_Connection.KINDS))
         try:
-            link.send(request.hello)
-            link.send(request.at(self._state))
-            for _ in range(_AHEAD):
+            connection.send(request.hello)
+            connection.send(request.at(self._state))
+            for _ in range(1 if self._careful else _AHEAD):
                 connection.ask()
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _linked(self, *kinds: type[Message]) -> Link:
+        if self._address != AUTO:
+            return connect(self._address, *kinds)
+        from feedline.serve.auto import started
+
+        return started(*kinds)
 
     def _note_death(self) -> None:
         """The host is gone, or the service is, which is found out when another host is asked for."""
@@ -180,9 +181,7 @@ class ServedStream(Stream):
         """How it ended, as soon as the service knows."""
         for _ in range(_NEWS if host is not None else 0):
             assert host is not None
-            link = connect(self._address, Death) if self._address != AUTO else None
-            if link is None:
-                break
+            link = self._linked(Death)
             try:
                 link.send(AskDeath(host))
                 answer, _ = link.receive()
@@ -192,7 +191,7 @@ class ServedStream(Stream):
                 break
             finally:
                 link.close()
-            time.sleep(_PAUSE)
+            pause(_PAUSE)
         return f"{self._step}: the reader service lost the host of this pipeline {_DEATHS} times in a row."
 
     def _note_progress(self, rows: int) -> None:
@@ -228,8 +227,13 @@ class _Connection:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._borrower = Borrower(read_only=True)
-        self._owner = os.getpid()
         self.host: int | None = None
+        self._arrival = select.poll()
+        self._arrival.register(link.fileno(), select.POLLIN)
+        _open.add(self)
+
+    def send(self, message: Message) -> None:
+        self._link.send(message)
 
     def ask(self) -> None:
         self._link.send(Ask(tuple(self._borrower.returned())))
@@ -237,6 +241,8 @@ class _Connection:
     def next(self) -> Any:
         """Rows, Failed, End or Refused. One more block is asked for."""
         while True:
+            while not self._arrival.poll(_LISTEN):
+                pause(0)  # nobody may want it any more
             message, fd = self._link.receive()
             if isinstance(message, Lent):
                 if fd is None:
@@ -263,3 +269,15 @@ class _Connection:
     def close(self) -> None:
         self._link.close()
         self._borrower.close()
+
+
+_open: WeakSet[_Connection] = WeakSet()
+
+
+def _leave_to_parent() -> None:
+    """In a forked child, which gets a connection of its own at the same state when it reads on."""
+    for connection in tuple(_open):
+        connection.close()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

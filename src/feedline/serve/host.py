@@ -19,7 +19,7 @@ from feedline.run.memory import Lender, Supply
 from feedline.run.worker import leave, settle
 from feedline.serve.limits import Kept
 from feedline.serve.pipeline import Pipeline
-from feedline.serve.producer import Entry
+from feedline.serve.producer import AHEAD, Entry
 from feedline.serve.protocol import (
     Ask,
     End,
@@ -34,7 +34,7 @@ from feedline.serve.protocol import (
     Take,
     Welcome,
 )
-from feedline.serve.status import Rate
+from feedline.serve.rate import Rate
 from feedline.serve.window import Reader, Whole
 
 MOST_ASKED = 8
@@ -160,7 +160,8 @@ class _Host:
             raise Closed
         whole = self._wholes.get(asked.key)
         if whole is None:
-            whole = Whole(Pipeline(asked, self._kept), self._kept, self._supply, self._wake)
+            ahead = 0 if asked.is_fragile else AHEAD
+            whole = Whole(Pipeline(asked, self._kept), self._kept, self._supply, self._wake, ahead)
             self._wholes[asked.key] = whole
         return Reader(whole, asked.state)
 

@@ -45,7 +45,6 @@ class Kept:
         self._share = share
         pool.limit_workers(max(1, share.workers))
 
-    @property
     def window_bytes(self) -> int:
         """For the blocks of one producer."""
         total = _WINDOWS if self._share.memory is None else self._share.memory // 2

@@ -18,13 +18,16 @@ from dataclasses import dataclass
 
 from feedline import frame
 from feedline.block import Block
+from feedline.errors import WorkerError
 from feedline.graph import Stream
 from feedline.graph.waiting import Stopped, stoppable
 from feedline.run.memory import Segment, Supply
 from feedline.run.worker import pickled_error
 
 _MOST_BLOCKS = 1024
-_AHEAD = 16  # blocks
+AHEAD = 16
+"""Blocks that are made before anybody asks for them."""
+
 _ROWS = 1 << 14  # asked for at once
 
 
@@ -54,11 +57,14 @@ class Producer:
         supply: Supply,
         most_bytes: Callable[[], int],
         wake: Callable[[], None],
+        ahead: int = AHEAD,
     ) -> None:
+        """`ahead` blocks at most are made that nobody has asked for."""
         self._start = start
         self._supply = supply
         self._most_bytes = most_bytes
         self._wake = wake
+        self._ahead = ahead
         self._state = state
         self._entries: deque[Entry] = deque()
         self.first = 0  # the number of the oldest entry
@@ -103,15 +109,13 @@ class Producer:
         stream = None
         try:
             with stoppable(lambda: self._is_stopped):
-                try:
-                    stream = self._start(self._state)
-                except Exception as error:
-                    self._put(Entry(self._state, None, error=pickled_error(error, _WHERE)))
-                    return
+                stream = self._start(self._state)
                 while not self._has_ended and self._room():
                     self._put(self._next(stream))
         except Stopped:
             pass
+        except BaseException as error:  # it cannot be opened, or does not know its state: nothing can follow
+            self._put(Entry(self._state, None, error=_pickled(error)))
         finally:
             if stream is not None:
                 with suppress(Exception):  # nobody is there to hear of it
@@ -120,23 +124,30 @@ class Producer:
     def _next(self, stream: Stream) -> Entry:
         before = self._state
         block: Block | None = None
-        error: Exception | None = None
+        error: BaseException | None = None
         try:
             block = stream.next(_ROWS)
-        except Exception as failed:
+        except Stopped:
+            raise
+        except BaseException as failed:
             error = failed
         self._state = json.dumps(stream.state())
         if block is not None:
             try:
-                plan = frame.Plan.of(block)
-                segment = self._supply.take(plan.size)
+                return self._written(before, block)
             except Exception as unfit:  # what was returned can only be used where it was made
                 error = unfit
-            else:
-                plan.write(segment.memory)
-                return Entry(before, self._state, block.rows, segment, plan.size)
-        pickled = None if error is None else pickled_error(error, _WHERE)
-        return Entry(before, self._state, error=pickled)
+        return Entry(before, self._state, error=None if error is None else _pickled(error))
+
+    def _written(self, before: str, block: Block) -> Entry:
+        plan = frame.Plan.of(block)
+        segment = self._supply.take(plan.size)
+        try:
+            plan.write(segment.memory)
+        except BaseException:
+            self._supply.release(segment)
+            raise
+        return Entry(before, self._state, block.rows, segment, plan.size)
 
     def _room(self) -> bool:
         with self._changed:
@@ -144,11 +155,11 @@ class Producer:
             return not self._is_stopped
 
     def _has_room(self) -> bool:
-        ahead = self.first + len(self._entries) - self._wanted
-        if ahead < 2:  # one that is taken, and one that is made
+        made = self.first + len(self._entries) - self._wanted
+        if made <= min(1, self._ahead):  # one that is taken, and one that is made
             return True
-        held = sum(self._entries[-at].size for at in range(1, ahead + 1))
-        return ahead < _AHEAD and held < self._most_bytes() // 2
+        held = sum(self._entries[-at].size for at in range(1, made + 1))
+        return made <= self._ahead and held < self._most_bytes() // 2
 
     def _put(self, entry: Entry) -> None:
         with self._changed:
@@ -179,4 +190,7 @@ class Producer:
             self._supply.release(entry.segment)
 
 
-_WHERE = "in the reader service"
+def _pickled(error: BaseException) -> bytes:
+    if not isinstance(error, Exception):
+        error = WorkerError(f"the function wanted to end the process, by {error!r}.")
+    return pickled_error(error, "in the reader service")

@@ -108,13 +108,15 @@ class Report(Message, frozen=True):
 class Open(Message, frozen=True):
     """Give the blocks of a pipeline from this state on.
 
-    Clients with the same `key` get the same blocks. `opening` is a pickle of the pipeline.
+    Clients with the same `key` get the same blocks. `opening` is a pickle of the pipeline. It `is_fragile` if
+    hosts died of it: then nothing is made that was not asked for.
     """
 
     key: Key
     outline: Text
     state: str  # JSON
     opening: bytes
+    is_fragile: bool = False
     mode: Text = "whole"
 
 
@@ -191,7 +193,8 @@ class Link:
         try:
             message = self._decoder.decode(data)
             if isinstance(message, _Long):
-                message, fd = self._decoder.decode(_read(fd, message.size)), None
+                held, fd = fd, None
+                message = self._decoder.decode(_read(held, message.size))
                 if isinstance(message, _Long):
                     raise Closed
             return message, fd
@@ -211,21 +214,23 @@ def _union(kinds: tuple[type[Message], ...]) -> Any:
     return union
 
 
-def _read(fd: int | None, size: int) -> bytes:
+def _read(fd: int | None, size: int) -> bytearray:
     """The front of a file, whose size is the other side's word."""
     if fd is None:
         raise Closed
-    with open(fd, "rb", buffering=0) as file:
-        # Not mapped: the other side could cut the file short while it is read.
+    try:
         if os.fstat(fd).st_size != size:
             raise Closed
-        data = file.read(size)
-        while data is not None and len(data) < size:
-            more = file.read(size - len(data))
+        data = bytearray()
+        while len(data) < size:
+            # Not mapped: the other side could cut the file short while it is read.
+            more = os.pread(fd, min(size - len(data), 1 << 30), len(data))
             if not more:
                 raise Closed
             data += more
-        return data or b""
+        return data
+    finally:
+        os.close(fd)
 
 
 _CREDENTIALS = struct.Struct("3i")

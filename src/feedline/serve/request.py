@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from feedline.errors import UsageError
-from feedline.graph import Context, Node, State, drawing_nodes, fingerprint, tree
+from feedline.graph import Context, Node, RandomNode, State, drawing_nodes, fingerprint, tree
 from feedline.graph.fingerprint.steps import users_functions
 from feedline.run.interpreter import place
+from feedline.serve.made_datasets import makes_drawing
 from feedline.serve.protocol import PYTHON, VERSION, Hello, Open
 
 _MOST_OUTLINE = 200  # characters
@@ -23,20 +24,25 @@ class Request:
     key: str
     outline: str
     opening: bytes
+    is_fragile: bool
 
     def at(self, state: State) -> Open:
-        return Open(self.key, self.outline, json.dumps(state), self.opening)
+        return Open(self.key, self.outline, json.dumps(state), self.opening, self.is_fragile)
 
 
-def request_for(step: str, node: Node, context: Context) -> Request:
-    """The same `key` is the same blocks. The same host is the same functions, found in the same places."""
+def request_for(step: str, node: Node, context: Context, *, is_fragile: bool = False) -> Request:
+    """The same `key` is the same blocks. The same host is the same functions, found in the same places.
+
+    If it `is_fragile`, blocks have one row, and are made when they are asked for.
+    """
     from feedline.run.pickling import dumps
 
     found = fingerprint(node)
-    drawing = drawing_nodes(node)
     # Seeds of steps after this one are not the service's business, nor are those steps.
-    seeds: dict[Node, int] = {one: one.seed_in(context) for one in drawing}
+    seeds: dict[Node, int] = {one: one.seed_in(context) for one in drawing_nodes(node)}
     context = replace(context, seeds=seeds, blocks_are_copied=True)
+    if is_fragile:
+        context = replace(context, block_rows=1)
     functions = [function for one in tree(node) for function in users_functions(one)]
     try:
         opening = dumps((node, context), *functions)
@@ -49,17 +55,12 @@ def request_for(step: str, node: Node, context: Context) -> Request:
     is_known = not (found.problems or found.arguments or found.missing)
     mark = str(found) if is_known else secrets.token_hex(16)
     here = place()
-    at = (
-        list(context.epoch),
-        list(seeds.values()),
-        context.must_repeat,
-        context.block_rows,
-        context.block_bytes,
-    )
+    drawn = [seed for one, seed in seeds.items() if isinstance(one, RandomNode) or makes_drawing(one)]
+    at = [context.epoch, drawn, context.must_repeat, context.block_rows, context.block_bytes, is_fragile]
     code = [part for part in found.parts.items() if _is_of_code(part[0])] if is_known else mark
     host = _digest([code, here.directory, here.paths] if functions else "no functions")
     hello = Hello(VERSION, PYTHON, host, here.directory, here.paths)
-    return Request(hello, _digest([mark, at]), found.outline[:_MOST_OUTLINE], opening)
+    return Request(hello, _digest([mark, at]), found.outline[:_MOST_OUTLINE], opening, is_fragile)
 
 
 def _is_of_code(part: str) -> bool:

@@ -17,6 +17,7 @@ import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 from feedline.errors import ServiceError, UsageError
@@ -36,6 +37,7 @@ from feedline.serve.protocol import (
     Status,
     peer_of,
 )
+from feedline.serve.status import usage
 
 _MOST_PATH = 107  # bytes, which is all that the kernel takes for a socket
 _MOST_PENDING = 256  # connections that have not said what they want
@@ -217,11 +219,16 @@ class Service:
 
     def snapshot(self) -> dict[str, Any]:
         """What `feedline serve --status` shows."""
+        hosts = [{"pid": host.pid, **usage(host.pid), **host.report} for host in self._hosts.values()]
+        limits = asdict(self._limits)
         return {
             "socket": self.path,
             "pid": os.getpid(),
             "seconds": time.monotonic() - self._began,
-            "hosts": [{"pid": host.pid, **host.report} for host in self._hosts.values()],
+            "limits": limits,
+            "open_files": sum(host["open_files"] for host in hosts),
+            "memory": sum(host["memory"] for host in hosts),
+            "hosts": hosts,
         }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from feedline.run.memory import Supply
 from feedline.serve.limits import Kept
 from feedline.serve.pipeline import Pipeline
-from feedline.serve.producer import Entry, Producer
+from feedline.serve.producer import AHEAD, Entry, Producer
 
 
 class Reader:
@@ -48,8 +48,11 @@ class Reader:
 class Whole:
     """The producers of one pipeline."""
 
-    def __init__(self, pipeline: Pipeline, kept: Kept, supply: Supply, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, pipeline: Pipeline, kept: Kept, supply: Supply, wake: Callable[[], None], ahead: int = AHEAD
+    ) -> None:
         self.pipeline = pipeline
+        self._ahead = ahead
         self._kept = kept
         self._supply = supply
         self._wake = wake
@@ -64,9 +67,11 @@ class Whole:
         found = self._find(state, self._producers)
         if found is None:
             self._kept.producers += 1
-            most = lambda: self._kept.window_bytes  # noqa: E731
-            found = Producer(self.pipeline.open, state, self._supply, most, self._wake), 0
-            self._producers.append(found[0])
+            producer = Producer(
+                self.pipeline.open, state, self._supply, self._kept.window_bytes, self._wake, self._ahead
+            )
+            self._producers.append(producer)
+            found = producer, 0
         found[0].readers += 1
         return found
 

@@ -33,6 +33,9 @@ def position_key(node: Node) -> str:
 
 
 def _key(node: Node) -> str:
+    if node.keeps_positions:
+        (input,) = node.inputs
+        return _keys[input]
     texts = _Own()
     parts = [type(node).__name__]
     for each in fields(node):
