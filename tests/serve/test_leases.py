@@ -33,14 +33,13 @@ class Service:
     def ask(self, name, after, limit=3):
         """A delivery, Wait or End."""
         while isinstance(answer := self.leases.next(name, after, self.now), Read):
-            (_, _, at), rows = self.leases.input, 0
-            at = self.leases.given
+            at, rows = self.leases.given, 0
             while rows < limit and at + rows < self.elements and at + rows not in self.failing:
                 rows += 1
             if at == self.elements:
                 self.leases.end_input()
             else:
-                self.leases.add(None, rows, [at + max(1, rows), 0, 0])
+                return self.leases.add(name, rows, [at + max(1, rows), 0, 0])
         return answer
 
     def elements_of(self, lease):

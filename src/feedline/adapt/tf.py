@@ -143,6 +143,8 @@ def _tensor(tf: Any, spec: Spec, parts: Iterator[Any]) -> Any:
 
 def _is_sharded_already(dataset: Dataset) -> bool:
     """Did the user choose this process's shard? Then a tf.distribute strategy must not shard once more."""
+    if any(isinstance(node, DistributeSplit) for node in tree(dataset._node)):
+        return True
     part = part_of_this_process()
     if part is None or part[0] == 1:
         return False

@@ -293,14 +293,14 @@ class Pass:
 
     # What the input gives.
 
-    def add(self, name: str | None, rows: int, after: State) -> Delivery | None:
-        """Lease what was read from the input: `rows` rows, or an element that fails (0).
+    def add(self, name: str, rows: int, after: State) -> Delivery:
+        """Lease what was read from the input to the client: `rows` rows, or an element that fails (0).
 
-        `after` is the state of the input's Cursor after them. None as a name: whoever asks next gets it.
+        `after` is the state of the input's Cursor after them.
         """
-        number = 0 if name is None else self._clients[name].delivered + 1
+        number = self._clients[name].delivered + 1
         self._do({"lease": rows, "after": after, "to": name, "as": number})
-        return None if name is None else Delivery(number, self._clients[name].held[number], number)
+        return Delivery(number, self._clients[name].held[number], number)
 
     def end_input(self) -> None:
         if not self.has_ended:
@@ -344,10 +344,7 @@ class Pass:
                 lease = Lease(self.given, self.input, rows)
                 self.given += lease.elements
                 self.input = after
-                if name is None:
-                    heappush(self._returned, (lease.first, lease))
-                else:
-                    self._hand(lease, name, number)
+                self._hand(lease, name, number)
             case {"give": _, "to": name, "as": number}:
                 self._hand(heappop(self._returned)[1], name, number)
             case {"return": name}:
