@@ -25,7 +25,7 @@ from feedline.column import Bytes, Ragged, aligned, as_batch, row_of
 from feedline.errors import UsageError
 from feedline.graph import UNKNOWN
 from feedline.graph.node import tree
-from feedline.ops import Shard
+from feedline.ops import DistributeSplit, Shard
 from feedline.spec import STRING, ArraySpec, ObjectSpec, RaggedSpec, Spec, dtype_name
 from feedline.structure import Structure, flatten
 

@@ -32,7 +32,7 @@ from feedline.serve.request import SplitRequest
 CLIENT_VARIABLE = "FEEDLINE_CLIENT"
 """The environment variable that names this process to the service."""
 
-_RETURN = 10.0  # seconds in which a service that was lost may be started again
+_RETURN = 30.0  # seconds in which a service that was lost may be started again
 _PAUSE = 0.1  # seconds between two attempts
 
 
@@ -54,6 +54,9 @@ class SplitStream(Stream):
         self._rows = 0  # that the consumer will drop, of what follows
         if state is not None:
             self._restore(state, context)
+        elif (consumption := context.services.consumption) is not None and consumption.is_restored:
+            # The saved state is of the beginning, where steps do not ask for the state of their input.
+            self._after, self._saved = 0, (0, 0)
         self._follower = self._followed(context) if ack == "state" else None
 
     def _restore(self, state: State, context: Context) -> None:
