@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from feedline.errors import UsageError
-from feedline.serve.leases import GRACE, PATIENCE, BEGINNING, Delivery, End, Lease, Pass, Position, Read, Wait
+from feedline.serve.leases import BEGINNING, GRACE, PATIENCE, Delivery, End, Lease, Pass, Position, Read, Wait
 
 
 class Service:
@@ -281,7 +281,12 @@ class _History:
     """Random, but the same for the same number."""
 
     ack = ""
-    ways = ("a_client_trains",) * 8 + ("a_client_begins", "time_passes", "the_service_restarts", "a_client_dies")
+    ways = ("a_client_trains",) * 8 + (
+        "a_client_begins",
+        "time_passes",
+        "the_service_restarts",
+        "a_client_dies",
+    )
 
     def __init__(self, number):
         self.rng = Random(number)

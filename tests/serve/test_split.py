@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import warnings
 from collections import Counter
@@ -14,9 +15,28 @@ import pytest
 
 from feedline import Dataset, ServiceError, UsageError
 from tests.processes import LONG, comes_true, run_python
-from tests.serve.serving import run_clients
+from tests.serve.serving import run_clients, serving
 
 N = 500
+
+
+@pytest.fixture(scope="module")
+def shared():
+    with serving() as service:
+        yield service
+        forget_jobs(service)
+
+
+@pytest.fixture
+def service():
+    with serving() as service:
+        yield service
+        forget_jobs(service)
+
+
+def forget_jobs(service):
+    """The journals of passes that a test did not finish stay, on purpose."""
+    shutil.rmtree(f"{service.path}.jobs", ignore_errors=True)
 
 
 @pytest.fixture
@@ -102,7 +122,9 @@ def failing(x):
 
 def test_an_element_that_fails_raises_in_one_client(shared, job):
     seen, errors = [], []
-    parts = [iter(numbers(60).map(failing).distribute(shared.address, mode="split", job=job)) for _ in range(2)]
+    parts = [
+        iter(numbers(60).map(failing).distribute(shared.address, mode="split", job=job)) for _ in range(2)
+    ]
     left = [0, 1]
     while left:
         for at in tuple(left):
@@ -134,7 +156,9 @@ def test_the_end_comes_when_everything_was_consumed_not_when_nothing_is_left_to_
         target=lambda: got.extend(taken(numbers(10).distribute(shared.address, mode="split", job=job)))
     )
     other.start()
-    assert comes_true(lambda: any(len(one["passes"][0]["clients"]) == 2 for one in jobs_of(shared) if one["job"] == job))
+    assert comes_true(
+        lambda: any(len(one["passes"][0]["clients"]) == 2 for one in jobs_of(shared) if one["job"] == job)
+    )
     holder.close()
     other.join(LONG)
     assert got == list(range(10))
@@ -346,7 +370,9 @@ def test_a_source_that_does_not_repeat_itself_is_an_error_not_a_loss(service):
 
     def begin():
         return iter(
-            Dataset.from_generator(draw).take(1000).distribute(service.address, mode="split", ack="state", job="a")
+            Dataset.from_generator(draw)
+            .take(1000)
+            .distribute(service.address, mode="split", ack="state", job="a")
         )
 
     rows = begin()
@@ -403,4 +429,3 @@ def test_workers_of_a_data_loader_are_refused(shared, job):
     with warnings.catch_warnings(), pytest.raises(UsageError, match="num_workers=0"):
         warnings.simplefilter("ignore")
         list(torch.utils.data.DataLoader(here, num_workers=1))
-

@@ -27,7 +27,9 @@ class DistributeSplit(Node):
         if self.ack not in ("next", "state"):
             raise UsageError(f"{self.name}(ack={self.ack!r}): give 'next' or 'state'.")
         if self.job is not None and (not isinstance(self.job, str) or not 0 < len(self.job) <= _MOST_NAME):
-            raise UsageError(f"{self.name}(job={self.job!r}): give a name, of {_MOST_NAME} characters at most.")
+            raise UsageError(
+                f"{self.name}(job={self.job!r}): give a name, of {_MOST_NAME} characters at most."
+            )
 
     def cardinality(self) -> int:
         return INFINITE if self.input.cardinality() == INFINITE else UNKNOWN

@@ -188,7 +188,13 @@ class _Host:
         whole = self._wholes.get(asked.key)
         if whole is None:
             ahead = 0 if asked.is_fragile else AHEAD
-            whole = Whole(Pipeline(asked.outline, asked.opening, self._kept), self._kept, self._supply, self._wake, ahead)
+            whole = Whole(
+                Pipeline(asked.outline, asked.opening, self._kept),
+                self._kept,
+                self._supply,
+                self._wake,
+                ahead,
+            )
             self._wholes[asked.key] = whole
         return Reader(whole, asked.state)
 

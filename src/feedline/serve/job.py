@@ -93,7 +93,9 @@ class Job:
             self._passes[epoch].leave(asked.client, asked.process, now)
         one = self._pass(epoch)
         saved = None if asked.saved is None else Position(*asked.saved)
-        after = one.join(asked.client, asked.process, None if asked.at is None else Position(*asked.at), saved)
+        after = one.join(
+            asked.client, asked.process, None if asked.at is None else Position(*asked.at), saved
+        )
         if saved is not None:
             for later, other in self._passes.items():
                 if later > epoch:
@@ -216,7 +218,8 @@ class Job:
         del told["job"]
         self._terms = Terms(**told)
         self._passes = {
-            tuple(epoch): Pass(self.terms.ack, partial(self._record, tuple(epoch)), saved) for epoch, saved in passes
+            tuple(epoch): Pass(self.terms.ack, partial(self._record, tuple(epoch)), saved)
+            for epoch, saved in passes
         }
 
     def close(self) -> None:
@@ -226,7 +229,9 @@ class Job:
 
     def progress(self) -> dict[str, Any]:
         """For people."""
-        passes = [{"epoch": list(epoch), **one.progress()} for epoch, one in self._passes.items() if one.is_needed]
+        passes = [
+            {"epoch": list(epoch), **one.progress()} for epoch, one in self._passes.items() if one.is_needed
+        ]
         return {"job": self.name, "ack": self.terms.ack if self._terms else None, "passes": passes}
 
 

@@ -312,7 +312,11 @@ class Pass:
     def is_complete(self) -> bool:
         """Was every element consumed?"""
         clients = self._clients.values()
-        return self.has_ended and not self._returned and all(one.has_finished or not one.is_pending for one in clients)
+        return (
+            self.has_ended
+            and not self._returned
+            and all(one.has_finished or not one.is_pending for one in clients)
+        )
 
     @property
     def is_needed(self) -> bool:

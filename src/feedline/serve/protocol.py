@@ -198,7 +198,9 @@ class Acknowledge(Message, frozen=True):
     job: Key
     generation: Key
     client: Key
-    positions: Annotated[tuple[tuple[Epoch, Number, Number], ...], msgspec.Meta(min_length=1, max_length=10_000)]
+    positions: Annotated[
+        tuple[tuple[Epoch, Number, Number], ...], msgspec.Meta(min_length=1, max_length=10_000)
+    ]
 
 
 class Acknowledged(Message, frozen=True):

@@ -34,7 +34,9 @@ class Request:
 class SplitRequest:
     """Of one pass of a job, the same at every position."""
 
-    def __init__(self, job: str, hello: Hello, pipeline: str, outline: str, seeds: tuple[int, ...], opening: bytes) -> None:
+    def __init__(
+        self, job: str, hello: Hello, pipeline: str, outline: str, seeds: tuple[int, ...], opening: bytes
+    ) -> None:
         self.job = job
         self.hello = hello
         self._pipeline = pipeline
@@ -74,7 +76,9 @@ def split_request(step: str, node: Node, context: Context, job: str | None) -> S
     seeds = tuple(one.seed_in(context) for one in drawing_nodes(node))
     here = place()
     hello = Hello(VERSION, PYTHON, _digest(["split", job]), here.directory, here.paths)
-    return SplitRequest(job, hello, str(found), found.outline[:_MOST_OUTLINE], seeds, _pickled(step, node, context))
+    return SplitRequest(
+        job, hello, str(found), found.outline[:_MOST_OUTLINE], seeds, _pickled(step, node, context)
+    )
 
 
 def request_for(step: str, node: Node, context: Context, *, is_fragile: bool = False) -> Request:

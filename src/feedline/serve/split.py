@@ -16,7 +16,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from feedline import frame
 from feedline.block import Block
 from feedline.errors import NotRepeatable, ServiceError, UsageError
 from feedline.graph import Context, Cursor, Node, seeded
@@ -104,7 +103,9 @@ class _SeededPipeline(Pipeline):
 class SplitFeed:
     """What one client reads."""
 
-    def __init__(self, splits: Splits, job: Job, epoch: Epoch, leases: Pass, source: _Input, name: str) -> None:
+    def __init__(
+        self, splits: Splits, job: Job, epoch: Epoch, leases: Pass, source: _Input, name: str
+    ) -> None:
         self._splits = splits
         self._job = job
         self._epoch = epoch

@@ -38,7 +38,14 @@ _PAUSE = 0.1  # seconds between two attempts
 
 class SplitStream(Stream):
     def __init__(
-        self, step: str, address: str, ack: str, name: str, request: SplitRequest, context: Context, state: State
+        self,
+        step: str,
+        address: str,
+        ack: str,
+        name: str,
+        request: SplitRequest,
+        context: Context,
+        state: State,
     ) -> None:
         self._step = step
         self._address = address
@@ -62,7 +69,9 @@ class SplitStream(Stream):
     def _restore(self, state: State, context: Context) -> None:
         told = place_of(state)
         if told is None or told[0].job != self._request.job:
-            raise UsageError(f"{self._step}: this state was taken from another job. Load it with the same job.")
+            raise UsageError(
+                f"{self._step}: this state was taken from another job. Load it with the same job."
+            )
         self._place, self._after = told
         consumption = context.services.consumption
         if consumption is None:
