@@ -148,7 +148,7 @@ class DatasetIterator(Iterator[Any]):
 
     @property
     def note_state(self) -> Callable[[dict[str, Any]], None]:
-        """Tells sources that what is before a state was consumed. It can be called after the iterator's end."""
+        """Tells sources that what is before a state was consumed, also after the end of the iterator."""
         consumption = self._context.services.consumption
 
         def note(state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The leases of a pass: by example, and in random histories of asking, acknowledging, dying and restarting."""
+"""The leases of a pass: by example, and in random histories of asking, dying and restarting."""
 
 from __future__ import annotations
 

@@ -53,6 +53,11 @@ def taken(rows, count=None):
     return [int(row) for row in islice(rows, count)]
 
 
+def load(rows, state):
+    rows.load_state_dict(state)
+    return next(rows)
+
+
 def jobs_of(service):
     return [job for host in service.status()["hosts"] for job in host["jobs"]]
 
@@ -65,7 +70,8 @@ def journals_of(service):
 CLIENT = """
 import sys
 import feedline as fl
-numbers = fl.Dataset.range(int(sys.argv[3])).map(lambda x: x * 2).distribute(sys.argv[1], mode="split", job=sys.argv[2])
+numbers = fl.Dataset.range(int(sys.argv[3])).map(lambda x: x * 2)
+numbers = numbers.distribute(sys.argv[1], mode="split", job=sys.argv[2])
 print(*(int(x) for x in numbers))
 """
 
@@ -86,7 +92,7 @@ def test_clients_take_turns_while_they_are_all_there(shared, job):
                 left.discard(at)
             else:
                 got[at].append(int(row))
-    assert sorted(sum(got, [])) == list(range(N))
+    assert sorted(x for part in got for x in part) == list(range(N))
     assert all(len(part) > N / 10 for part in got), [len(part) for part in got]
 
 
@@ -252,8 +258,7 @@ def test_the_state_before_the_last_can_be_loaded_too(shared, job):
     rows.close()
     rows = begin()
     with pytest.raises(UsageError, match="last two states"):
-        rows.load_state_dict(states[0][0])
-        next(rows)
+        load(rows, states[0][0])
     rows = begin()
     rows.load_state_dict(states[1][0])
     assert taken(rows, 60) == states[1][1] + states[2][1]
@@ -271,8 +276,7 @@ def test_an_old_state_is_refused_with_ack_next(shared, job):
     rows.close()
     again = begin()
     with pytest.raises(UsageError, match='ack="state"'):
-        again.load_state_dict(state)
-        next(again)
+        load(again, state)
 
 
 def test_a_client_that_comes_back_under_its_name_goes_on_without_a_state(shared, job, monkeypatch):
@@ -297,7 +301,7 @@ def test_a_second_client_of_the_same_name_is_refused(shared, job, monkeypatch):
     first = iter(numbers().distribute(shared.address, mode="split", job=job))
     next(first)
     second = iter(numbers().distribute(shared.address, mode="split", job=job))
-    with pytest.raises(UsageError, match="'rank 1'(?s:.*)FEEDLINE_CLIENT"):
+    with pytest.raises(UsageError, match=r"'rank 1'(?s:.*)FEEDLINE_CLIENT"):
         next(second)
 
 
@@ -395,7 +399,8 @@ def test_status_shows_jobs(service):
     (client,) = one["clients"].values()
     assert client == {"connected": True, "blocks": 1, "unacknowledged": one["given"]}
     text = run_python_cli(service)
-    assert "train" in text and "unacknowledged" in text
+    assert "train" in text
+    assert "unacknowledged" in text
 
 
 def run_python_cli(service, *arguments):
@@ -426,6 +431,7 @@ def jobs_of_when(service, job, condition):
 def test_workers_of_a_data_loader_are_refused(shared, job):
     torch = pytest.importorskip("torch")
     here = numbers(100).distribute(shared.address, mode="split", job=job).to_torch()
-    with warnings.catch_warnings(), pytest.raises(UsageError, match="num_workers=0"):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        list(torch.utils.data.DataLoader(here, num_workers=1))
+        with pytest.raises(UsageError, match="num_workers=0"):
+            list(torch.utils.data.DataLoader(here, num_workers=1))

@@ -65,7 +65,7 @@ class _Elements:
         if any(isinstance(node, DistributeSplit) for node in tree(self._dataset._node)):
             raise UsageError(
                 'to_torch(): with distribute(mode="split"), a DataLoader must have num_workers=0.\n'
-                "  The reader service works in processes of its own; each worker would drop what is not its share."
+                "  The reader service has workers of its own. A worker here would drop what is not its share."
             )
         elements = iter(self._dataset.shard(worker.num_workers, worker.id))
         # A DataLoader starts its workers anew for each epoch, as copies of a process that has counted none.

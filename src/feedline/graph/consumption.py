@@ -1,7 +1,7 @@
 """How far an iteration was consumed, for streams whose source must know it.
 
-A stream only knows what it was asked for, which may be far ahead of what its consumer has seen. What the consumer
-has seen is told by the states that are taken of the whole iteration, and by its end.
+A stream only knows what it was asked for, which may be far ahead of what its consumer has seen. What the
+consumer has seen is told by the states that are taken of the whole iteration, and by its end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""distribute(mode="split"): the steps before run in a reader service, which divides them among its clients."""
+"""distribute(mode="split"): a reader service runs the steps before, and divides what they give among clients."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A job in mode="split": its passes, one for each epoch, and the journal that outlives the service.
 
-A job has a generation, which saved states name. It ends when all of its passes are complete and nobody reads any
-more. Its journal is removed then, and the next client begins another generation. Within the first seconds, a
-process that has not taken part is told that nothing is left: it was started with the others, only later.
+A job has a generation, which saved states name. It ends when all of its passes are complete and nobody reads.
+Its journal is removed then, and the next client begins another generation. Within the first seconds, a process
+that has not taken part is told that nothing is left: it was started with the others, only later.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class Job:
         if present is not None and present.process != asked.process:
             raise UsageError(
                 f"distribute: another process is client {asked.client!r} of job {self.name!r}.\n"
-                "  Give each process a name of its own, by the environment variable FEEDLINE_CLIENT, or end the "
-                "other process."
+                "  Give each process a name of its own, by the environment variable FEEDLINE_CLIENT, or end "
+                "the other process."
             )
         if present is not None and epoch in present.at_end:
             present.at_end.discard(epoch)
@@ -120,12 +120,12 @@ class Job:
         if asked.pipeline != terms.pipeline:
             raise UsageError(
                 f"distribute: job {self.name!r} divides another pipeline among its clients.\n"
-                "  Its steps, functions and files must be the same in all of them. Give this one another job, or, if "
-                f"nobody needs the rest of that pass, remove {self._path}"
+                "  Its steps, functions and files must be the same in all of them. Give this one another job, "
+                f"or, if nobody needs the rest of that pass, remove {self._path}"
             )
         if asked.ack != terms.ack:
             raise UsageError(
-                f"distribute(ack={asked.ack!r}): the other clients of job {self.name!r} have ack={terms.ack!r}.\n"
+                f"distribute(ack={asked.ack!r}): other clients of job {self.name!r} have ack={terms.ack!r}.\n"
                 "  Give all clients of a job the same."
             )
 
@@ -238,6 +238,6 @@ class Job:
 def _is_unknown(job: str) -> str:
     return (
         f"distribute: the service has no record of the pass of job {job!r} that this state is from.\n"
-        "  The pass is over, its journal was removed, or another service has it. Begin without the state, or with "
-        "another job."
+        "  The pass is over, its journal was removed, or another service has it. Begin without the state, or "
+        "with another job."
     )

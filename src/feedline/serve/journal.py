@@ -3,7 +3,7 @@
     1f2e3d4c {"lease": 32, ...}\n
 
 What `append` returned from survives the death of this process, and what `sync` returned from survives that of
-the machine. A line that was cut off by either is removed when the file is opened again. Damage in front of sound
+the machine. A line that was cut off by either is removed when the file is opened again. Damage before sound
 lines is an error: the events there are lost, and going on without them would repeat or lose elements.
 
 One process at a time writes to it. When it has grown, it is replaced by a snapshot of what its events led to.

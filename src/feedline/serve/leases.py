@@ -1,19 +1,20 @@
 """One pass over a dataset, divided among clients: which client has which elements, and what was acknowledged.
 
-A pass is cut into leases, runs of consecutive elements. A lease belongs to one client at a time. It holds no data,
-only the state of the input in front of it and a number of rows: reading them again from there gives the same
-elements, because what a stream gives never depends on how many rows are asked for.
+A pass is cut into leases, runs of consecutive elements. A lease belongs to one client at a time. It holds no
+data, only the state of the input in front of it and a number of rows: reading them again from there gives the
+same elements, because what a stream gives never depends on how many rows are asked for.
 
-The deliveries to a client are numbered, and no number is used twice. A `Position` says how far a client has come:
-all deliveries up to a number, and some rows of those after it.
+The deliveries to a client are numbered, and no number is used twice. A `Position` says how far a client has
+come: all deliveries up to a number, and some rows of those after it.
 
-Every change is an event, a JSON object. `record` gets each event before it takes effect, and `apply` replays it, so
-a pass that is loaded from a journal never contradicts what clients were told. This module knows neither files nor
-clocks: callers pass the time in.
+Every change is an event, a JSON object. `record` gets each event before it takes effect, and `apply` replays
+it, so a pass that is loaded from a journal never contradicts what clients were told. This module knows neither
+files nor clocks: callers pass the time in.
 """
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -24,14 +25,14 @@ from feedline.errors import UsageError
 from feedline.graph.cursor import moved
 from feedline.graph.stream import State
 
-GRACE = 60.0
-"""Seconds for which the leases of a lost client wait for its return."""
+GRACE = float(os.environ.get("FEEDLINE_SERVICE_GRACE", "60"))
+"""Seconds for which the leases of a lost client wait for its return. Tests set another number."""
 
 PATIENCE = 5.0
 """Seconds for which a client at the end of a pass waits for clients that still hold leases: one may die."""
 
 MOST_HELD = 1 << 20
-"""Leases that a client may hold. With `ack="state"`, a client that takes no states holds all that it was given."""
+"""Leases that a client may hold. With `ack="state"`, one that takes no states holds all that it was given."""
 
 Event: TypeAlias = dict[str, Any]
 
@@ -155,15 +156,15 @@ class Pass:
         """The client is there, and goes on after the delivery with the number that is returned.
 
         A client that knows its position says where it is `at`. One that does not goes on with what it has not
-        acknowledged. `saved` is the position of the state from which the client was restored: everything after
-        it was lost with the client, even if it was acknowledged.
+        acknowledged. `saved` is the position of the state from which the client was restored: what it did
+        after that is lost, even if it was acknowledged.
         """
         client = self._clients.get(name)
         if client is not None and client.connection is not None:
             raise UsageError(
                 f"another process reads this pass as client {name!r}.\n"
-                "  Give each process a name of its own, by the environment variable FEEDLINE_CLIENT, or end the "
-                "other process."
+                "  Give each process a name of its own, by the environment variable FEEDLINE_CLIENT, or end "
+                "the other process."
             )
         for position in (at, saved):
             if position is not None:
@@ -188,24 +189,25 @@ class Pass:
         after = position.delivered
         if after > client.delivered:
             raise UsageError(
-                f"client {name!r} has got {after:,} blocks of this pass, but the service knows of {client.delivered:,} "
-                "only.\n  Its journal was removed or replaced by an older copy. Begin again with another job."
+                f"client {name!r} has got {after:,} blocks of this pass, but the service knows of "
+                f"{client.delivered:,} only.\n  Its journal was removed or replaced by an older copy. Begin again with another job."
             )
         if self._keeps and client.passed_from < position and after < client.passed_on:
             raise UsageError(
-                f"client {name!r} was away for more than {GRACE:.0f} seconds, and blocks that it held went to other "
-                "clients.\n  Restart it from the last state that it saved."
+                f"client {name!r} was away for more than {GRACE:.0f} seconds, and blocks that it held went to "
+                "other clients.\n  Restart it from the last state that it saved."
             )
         if after < client.kept.delivered or (not self._keeps and after < client.passed_on - 1):
             why = (
                 "Only the last two states that were taken can be loaded."
                 if self._keeps
-                else 'With ack="next" a block counts as consumed when the next is asked for, and the last block of a '
-                'client that is gone goes to another.\n  To go on from saved states:  distribute(..., ack="state")'
+                else 'With ack="next" a block counts as consumed when the next is asked for, and the last block '
+                'of a client that is gone goes to another.\n  To go on from saved states:  distribute(..., ack="state")'
             )
             raise UsageError(
-                f"client {name!r} wants to go on after block {after:,} of this pass, but what follows cannot be had "
-                f"again: it has got {client.delivered:,}, and {client.done.delivered:,} are acknowledged.\n  {why}"
+                f"client {name!r} wants to go on after block {after:,} of this pass, but what follows cannot be "
+                f"had again: it has got {client.delivered:,}, and acknowledged {client.done.delivered:,}.\n"
+                f"  {why}"
             )
 
     def connection_of(self, name: str) -> object:
@@ -226,7 +228,7 @@ class Pass:
             if client.is_pending:
                 self._do({"return": name})
         elif has_finished and client.is_at_end:
-            # It may take a state later, in its next pass, say. Others neither wait for that nor get its elements.
+            # It may take a state later, in its next pass. Others neither wait for that nor get its elements.
             self._do({"finish": name})
 
     def acknowledge(self, name: str, position: Position) -> None:

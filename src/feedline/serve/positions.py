@@ -1,8 +1,8 @@
 """The states of streams in split mode, and finding them in the state of a whole pipeline.
 
-The stream's state is an object that names the pass and the client, with the number of deliveries that it has got.
-A Cursor over the stream adds the rows that were passed after that: [object, rows, ...]. Steps put such states into
-theirs, so the smallest one is how far the client has come: what is before it is not needed again.
+The stream's state is an object that names the pass and the client, with the number of deliveries that it has
+got. A Cursor over the stream adds the rows that were passed after that: [object, rows, ...]. Steps put such
+states into theirs, so the smallest one is how far the client has come: what is before it is not needed again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KEYS = {"split", "generation", "client", "epoch", "delivered"}
 
 
 def place_of(state: Any) -> tuple[Place, int] | None:
-    """The client that a stream's state is of, and the number of its deliveries; None if it is another state."""
+    """The client whose state it is, and the number of its deliveries; None if it is another state."""
     if not isinstance(state, dict) or set(state) != _KEYS:
         return None
     place = Place(state["split"], state["generation"], state["client"], tuple(state["epoch"]))

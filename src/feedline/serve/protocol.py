@@ -5,7 +5,8 @@
     service -> host     Settle, Take (with the client's connection), Share
     host -> service     Report
     client -> host      Open, Ask; in split mode OpenSplit, Finish, Acknowledge
-    host -> client      Welcome, Lent (with its descriptor), Rows, Failed, End; in split mode Joined, Acknowledged
+    host -> client      Welcome, Lent (with its descriptor), Rows, Failed, End; in split mode Joined,
+                        Acknowledged
 
 They are typed msgpack and never pickle: whoever sends something else loses its connection, and nothing else
 happens. Sizes are bounded before anything is allocated for them. Two fields hold pickles, which only their
@@ -163,9 +164,9 @@ Epoch: TypeAlias = Annotated[tuple[int, ...], msgspec.Meta(max_length=64)]
 class OpenSplit(Message, frozen=True):
     """Take part in a pass of a job.
 
-    `pipeline` is its fingerprint, and `process` tells processes with the same client's name apart. A client that
-    knows its position says where it is `at`, and which position it `saved` if it was restored from a state; the
-    state names the job's `generation`.
+    `pipeline` is its fingerprint, and `process` tells processes with the same client's name apart. A client
+    that knows its position says where it is `at`, and which position it `saved` if it was restored from a
+    state; the state names the job's `generation`.
     """
 
     job: Key

@@ -1,11 +1,11 @@
 """The stream of a client in mode="split": its part of a pass, which the service divides.
 
 A block is asked for when the one before it was consumed, so that with ack="next" no block counts as consumed
-before. When the connection is lost, the client comes back under its name, to another host or to a service that was
-started again: it gets what it had not got yet, and nothing that others got.
+before. When the connection is lost, the client comes back under its name, to another host or to a service that
+was started again: it gets what it had not got yet, and nothing that others got.
 
-With ack="state" a connection stays open after the end of its pass, until what was read is consumed, too: its loss
-tells the service that this process died.
+With ack="state" a connection stays open after the end of its pass, until what was read is consumed, too: its
+loss tells the service that this process died.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import logging
 import os
 import secrets
 import time
+from contextlib import suppress
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -86,8 +87,8 @@ class SplitStream(Stream):
         consumption = context.services.consumption
         if consumption is None:
             raise UsageError(
-                f'{self._step}(ack="state"): this dataset runs in another process, which does not see the states '
-                'that are taken.\n  Call distribute after interleave and the like, or use ack="next".'
+                f'{self._step}(ack="state"): this dataset runs in another process, which does not see the '
+                'states that are taken.\n  Call distribute after interleave and the like, or use ack="next".'
             )
         key = self._address, self._request.job
         make = partial(_Follower, self._step, self._address, self._request)
@@ -129,8 +130,10 @@ class SplitStream(Stream):
         while self._connection is None:
             try:
                 self._connection = self._join()
-            except Closed:
-                self._note_death()
+            except Closed as lost:  # the service ends just now, or its host did
+                if time.monotonic() > until:
+                    raise ServiceError(f"{self._step}: the reader service went away.") from lost
+                pause(_PAUSE)
             except ServiceError:
                 if not self._is_member or time.monotonic() > until:
                     raise
@@ -154,8 +157,9 @@ class SplitStream(Stream):
             raise
         if answer.is_over and self._after is None:
             logging.getLogger("feedline").warning(
-                f"{self._step}: nothing is left of this pass of job {self._place.job!r}: other processes have been "
-                "through it.\n  To go through the data again, give the run a job of its own:  distribute(..., job=NAME)"
+                f"{self._step}: nothing is left of this pass of job {self._place.job!r}: other processes have "
+                "been through it.\n"
+                "  To go through the data again, give the run a job of its own:  distribute(..., job=NAME)"
             )
         self._is_member = True
         self._place = self._place._replace(generation=answer.generation)
@@ -240,8 +244,9 @@ class _Follower:
             except (Closed, ServiceError) as error:
                 if time.monotonic() > until:
                     raise ServiceError(
-                        f"{self._step}: the reader service could not record this state: {error or 'it is gone'}\n"
-                        "  Without that, the state cannot be used. Start the service again, and take the state again."
+                        f"{self._step}: the reader service could not record this state: "
+                        f"{error or 'it is gone'}\n"
+                        "  Without that, the state cannot be used. Start the service again, and take it again."
                     ) from error
                 pause(_PAUSE)
         if isinstance(answer, Failed):
@@ -251,10 +256,8 @@ class _Follower:
 
     def note_end(self) -> None:
         if self._connection is not None:
-            try:
+            with suppress(Closed):  # then the service waits for this client until the grace is over
                 self._connection.send(Finish())
-            except Closed:
-                pass  # then the service waits for this client until the grace is over
             self.close()
 
     def close(self) -> None:
