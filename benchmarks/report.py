@@ -85,7 +85,8 @@ def markdown(question: ModuleType, findings: Findings) -> str:
     """The page of results for one question."""
     name = question.__name__.rpartition(".")[2]
     asked = (question.__doc__ or "").strip().splitlines()[0]
-    lines = [f"# {name}", "", asked, "", *_conditions(findings), *_tables(question, findings)]
+    notes = getattr(question, "notes", lambda findings: [])(findings)
+    lines = [f"# {name}", "", asked, "", *_conditions(findings), *_tables(question, findings), "", *notes]
     return "\n".join(lines).rstrip() + "\n"
 
 

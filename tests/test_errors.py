@@ -17,6 +17,7 @@ EVERY_ERROR = [
     errors.SchemaError("it is missing", path="a.tfrecord", record=3, offset=120, feature="label"),
     errors.WorkerError("the function failed"),
     errors.WorkerDied("killed by signal 9"),
+    errors.ServiceError("there is no reader service"),
     errors.CacheError("the entry is damaged"),
     errors.WriteError(28, "No space left on device", "a.tfrecord"),
     errors.MissingDependency("pip install redis"),

@@ -72,6 +72,7 @@ def serving(*arguments):
         with suppress(ProcessLookupError):
             service.process.kill()
         service.process.wait()
+        service.process.stderr.close()
         shutil.rmtree(directory)
 
 

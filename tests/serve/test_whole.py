@@ -213,6 +213,21 @@ def test_a_client_that_keeps_all_blocks_does_not_keep_the_memory_of_the_service(
     assert (kept[3] == 3).all()
 
 
+def test_arrays_stay_as_they_are_when_their_connection_is_closed(service):
+    def make(begin):
+        return Dataset.range(begin, begin + 5).map(lambda x: np.full(50_000, x)).distribute(service.address)
+
+    kept = list(make(0))
+    stream = iter(make(0))
+    kept.append(next(stream))
+    stream.close()
+    for _ in range(3):
+        assert [int(one[0]) for one in make(100)] == [100, 101, 102, 103, 104]
+    assert [(int(one[0]), int(one.min()), int(one.max())) for one in kept] == [
+        (x, x, x) for x in (0, 1, 2, 3, 4, 0)
+    ]
+
+
 STOPPED = """
 import sys
 import numpy as np

@@ -29,6 +29,7 @@ class Segment:
         self.number = number
         self.size = size
         self.holders = 0  # counted by the Supply
+        self.is_lost = False  # may a borrower that cannot be asked any more still have arrays over it?
         self._fd = os.memfd_create("feedline", os.MFD_CLOEXEC)
         try:
             os.ftruncate(self._fd, size)
@@ -88,7 +89,7 @@ class Supply:
             segment.holders -= 1
             if segment.holders:
                 return
-            if self._idle_bytes + segment.size <= self._most_idle:
+            if not segment.is_lost and self._idle_bytes + segment.size <= self._most_idle:
                 self._idle.setdefault(segment.size, []).append(segment)
                 self._idle_bytes += segment.size
                 return
@@ -147,7 +148,10 @@ class Lender:
         return numbers
 
     def close(self) -> None:
-        """The other process is gone: it holds nothing any more."""
+        """The connection is gone. If the other process is not, its arrays stay as they are: what it had is
+        never used again here, and is free when they die."""
+        for segment in self._lent.values():
+            segment.is_lost = True
         self.take_back(list(self._lent))
         self._known.clear()
         if self._is_alone:

@@ -46,7 +46,7 @@ from feedline.serve.protocol import (
 )
 from feedline.serve.request import request_for
 
-_AHEAD = 2  # blocks that were asked for
+_AHEAD = 4  # blocks that were asked for
 _MOST_LOANS = 8  # blocks that the user may hold; of the next, a copy
 DEATHS = 3
 """Of hosts, without a block in between, after which it is given up."""

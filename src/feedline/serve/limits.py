@@ -10,7 +10,7 @@ from feedline.run.cores import usable_cores
 from feedline.run.services import LocalServices
 from feedline.serve.protocol import Share
 
-_WINDOWS = 256 << 20  # bytes of blocks that a host keeps for its readers, where nobody says
+_WINDOWS = 64 << 20  # bytes of blocks that a host keeps for its readers, where nobody says
 
 
 @dataclass(frozen=True)

@@ -211,7 +211,7 @@ class Acknowledged(Message, frozen=True):
 class _Long(Message, frozen=True):
     """The message is in the memfd that comes with this one."""
 
-    size: Annotated[int, msgspec.Meta(ge=0, le=MOST_LONG)]
+    size: Number
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -221,8 +221,10 @@ _Sent = TypeVar("_Sent", bound=Message)
 class Link:
     """One end of a connection, which takes messages of these kinds."""
 
-    def __init__(self, channel: Channel, *kinds: type[Message]) -> None:
+    def __init__(self, channel: Channel, *kinds: type[Message], most: int = MOST_LONG) -> None:
+        """A message has `most` bytes at most."""
         self.channel = channel
+        self._most = most
         self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(_union((*kinds, _Long)))
 
     def fileno(self) -> int:
@@ -247,11 +249,11 @@ class Link:
             message = self._decoder.decode(data)
             if isinstance(message, _Long):
                 held, fd = fd, None
-                message = self._decoder.decode(_read(held, message.size))
+                message = self._decoder.decode(_read(held, message.size, self._most))
                 if isinstance(message, _Long):
                     raise Closed
             return message, fd
-        except (msgspec.DecodeError, OSError, MemoryError, RecursionError) as error:
+        except (msgspec.DecodeError, ValueError, OSError, MemoryError, RecursionError) as error:
             if fd is not None:
                 os.close(fd)
             raise Closed from error
@@ -267,12 +269,13 @@ def _union(kinds: tuple[type[Message], ...]) -> Any:
     return union
 
 
-def _read(fd: int | None, size: int) -> bytearray:
-    """The front of a file, whose size is the other side's word."""
+def _read(fd: int | None, size: int, most: int) -> bytearray:
+    """The front of a file, whose size is the other side's word, and so is that of a file with holes."""
     if fd is None:
         raise Closed
     try:
-        if os.fstat(fd).st_size != size:
+        held = os.fstat(fd)
+        if size > most or held.st_size != size or 512 * held.st_blocks < size:
             raise Closed
         data = bytearray()
         while len(data) < size:

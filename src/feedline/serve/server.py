@@ -40,8 +40,10 @@ from feedline.serve.protocol import (
 from feedline.serve.status import usage
 
 _MOST_PATH = 107  # bytes, which is all that the kernel takes for a socket
+_MOST_MESSAGE = 16 << 20  # bytes of what a client says to the service itself
 _MOST_PENDING = 256  # connections that have not said what they want
 _PATIENCE = 10.0  # seconds, for them to say it
+_PAUSE = 0.05  # seconds
 _HOST_IDLE = 5.0  # seconds without a client after which a host ends
 _LOOK = 0.5  # seconds from one look at those to the next
 _DEATHS = 64  # hosts of which it is remembered how they ended
@@ -105,7 +107,7 @@ class Service:
     def _look(self) -> None:
         """After those that do nothing."""
         now = time.monotonic()
-        if self._pending or any(host.clients for host in self._hosts.values()):
+        if any(host.clients for host in self._hosts.values()):  # who only asks for the status is none
             self._used = now
         for fd, (_, _, since) in tuple(self._pending.items()):
             if now - since > _PATIENCE:
@@ -118,14 +120,15 @@ class Service:
     def _accept(self) -> None:
         try:
             sock, _ = self._listening.accept()
-        except OSError:  # it has gone again, or there is no descriptor left
+        except OSError:  # it has gone again; or there is no descriptor left, for which others must wait
+            time.sleep(_PAUSE)
             return
         _, uid = peer_of(sock)
         if uid != os.geteuid() or len(self._pending) >= _MOST_PENDING:
             sock.close()
             return
         sock.setblocking(False)
-        link = Link(Channel(sock), Hello, AskStatus, AskDeath)
+        link = Link(Channel(sock), Hello, AskStatus, AskDeath, most=_MOST_MESSAGE)
         self._pending[sock.fileno()] = sock, link, time.monotonic()
         self._waiting.register(sock, selectors.EVENT_READ)
 
@@ -166,7 +169,7 @@ class Service:
         while True:
             try:
                 host = self._host_for(hello)
-            except OSError as error:
+            except (OSError, ValueError) as error:  # a path with a zero in it, say
                 link.send(Refused(f"the service could not start a process: {error}"))
                 return
             try:

@@ -53,7 +53,7 @@ def _children(pid: int) -> list[int]:
 def _open_files(pid: int) -> int:
     count = 0
     with suppress(OSError):
-        for fd in os.listdir(f"/proc/{pid}/fd"):
+        for fd in set(os.listdir(f"/proc/{pid}/fd")) - {"0", "1", "2"}:
             with suppress(OSError):
                 path = f"/proc/{pid}/fd/{fd}"
                 is_data = stat.S_ISREG(os.stat(path).st_mode) and not os.readlink(path).startswith("/memfd:")
