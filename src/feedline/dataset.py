@@ -410,15 +410,16 @@ class Dataset:
         travel by cloudpickle and run in the service, with its rights and in its environment.
 
         `mode="whole"`: every process gets the whole dataset; those with the same pipeline share the work
-        while they are close together. `state_dict()` is the same with the service and without it. When the service
-        is not there, ServiceError is raised; with `fallback="local"`, this process goes on by itself at the
-        same element, with a warning.
+        while they are close together. `state_dict()` is the same with the service and without it. When
+        the service is not there, ServiceError is raised; with `fallback="local"`, this process goes on by
+        itself at the same element, with a warning.
 
-        `mode="split"`: each element of an epoch goes to one of the processes that have the same `job`, and
-        what a process that died had not consumed goes to another. With `ack="next"` a block counts as
-        consumed when the next one is asked for; with `ack="state"`, when `state_dict()` is taken, so that a training that
-        restarts from a checkpoint gets again what it had seen since then. A process comes back under the name
-        in FEEDLINE_CLIENT, or its rank. Without a `job`, processes with the same pipeline have one in common.
+        `mode="split"`: each element of an epoch goes to one of the processes that have the same `job`,
+        and what a process that died had not consumed goes to another. With `ack="next"` a block counts as
+        consumed when the next one is asked for; with `ack="state"`, when `state_dict()` is taken, so that
+        a training that restarts from a checkpoint gets again what it had seen since then. A process comes
+        back under the name in FEEDLINE_CLIENT, or its rank. Without a `job`, processes with the same
+        pipeline have one in common.
         """
         site = _site("distribute")
         if mode == "split":

@@ -1,7 +1,7 @@
 """Clients that divide a pass, killed and stopped at random moments, and hosts and services that are killed.
 
-Nothing is lost. With ack="next", only the block that a killed client had may be given again. With ack="state",
-what the clients have in their checkpoints is each element once.
+Nothing is lost. With ack="next", only the block that a killed client had may be given again. With
+ack="state", what the clients have in their checkpoints is each element once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""distribute(mode="split"): a reader service runs the steps before, and divides what they give among clients."""
+"""distribute(mode="split"): a reader service runs the steps before, and divides their elements."""
 
 from __future__ import annotations
 

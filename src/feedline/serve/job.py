@@ -1,8 +1,9 @@
 """A job in mode="split": its passes, one for each epoch, and the journal that outlives the service.
 
-A job has a generation, which saved states name. It ends when all of its passes are complete and nobody reads.
-Its journal is removed then, and the next client begins another generation. Within the first seconds, a process
-that has not taken part is told that nothing is left: it was started with the others, only later.
+A job has a generation, which saved states name. It ends when all of its passes are complete and nobody
+reads. Its journal is removed then, and the next client begins another generation. Within the first
+seconds, a process that has not taken part is told that nothing is left: it was started with the others,
+only later.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class Job:
         if asked.pipeline != terms.pipeline:
             raise UsageError(
                 f"distribute: job {self.name!r} divides another pipeline among its clients.\n"
-                "  Its steps, functions and files must be the same in all of them. Give this one another job, "
+                "  Steps, functions and files must be the same in all of them. Give this one another job, "
                 f"or, if nobody needs the rest of that pass, remove {self._path}"
             )
         if asked.ack != terms.ack:

@@ -7,9 +7,9 @@ same elements, because what a stream gives never depends on how many rows are as
 The deliveries to a client are numbered, and no number is used twice. A `Position` says how far a client has
 come: all deliveries up to a number, and some rows of those after it.
 
-Every change is an event, a JSON object. `record` gets each event before it takes effect, and `apply` replays
-it, so a pass that is loaded from a journal never contradicts what clients were told. This module knows neither
-files nor clocks: callers pass the time in.
+Every change is an event, a JSON object. `record` gets each event before it takes effect, and `apply`
+replays it, so a pass that is loaded from a journal never contradicts what clients were told. This module
+knows neither files nor clocks: callers pass the time in.
 """
 
 from __future__ import annotations
@@ -190,23 +190,25 @@ class Pass:
         if after > client.delivered:
             raise UsageError(
                 f"client {name!r} has got {after:,} blocks of this pass, but the service knows of "
-                f"{client.delivered:,} only.\n  Its journal was removed or replaced by an older copy. Begin again with another job."
+                f"{client.delivered:,} only.\n"
+                "  Its journal was removed or replaced by an older copy. Begin again with another job."
             )
         if self._keeps and client.passed_from < position and after < client.passed_on:
             raise UsageError(
-                f"client {name!r} was away for more than {GRACE:.0f} seconds, and blocks that it held went to "
-                "other clients.\n  Restart it from the last state that it saved."
+                f"client {name!r} was away for more than {GRACE:.0f} seconds, and blocks that it held went "
+                "to other clients.\n  Restart it from the last state that it saved."
             )
         if after < client.kept.delivered or (not self._keeps and after < client.passed_on - 1):
             why = (
                 "Only the last two states that were taken can be loaded."
                 if self._keeps
-                else 'With ack="next" a block counts as consumed when the next is asked for, and the last block '
-                'of a client that is gone goes to another.\n  To go on from saved states:  distribute(..., ack="state")'
+                else 'With ack="next" a block counts as consumed when the next is asked for, and the last '
+                "block of a client that is gone goes to another.\n"
+                '  To go on from saved states:  distribute(..., ack="state")'
             )
             raise UsageError(
-                f"client {name!r} wants to go on after block {after:,} of this pass, but what follows cannot be "
-                f"had again: it has got {client.delivered:,}, and acknowledged {client.done.delivered:,}.\n"
+                f"client {name!r} wants to go on after block {after:,} of this pass, but what follows cannot "
+                f"be had again: it has got {client.delivered:,}, and acknowledged {client.done.delivered:,}.\n"
                 f"  {why}"
             )
 

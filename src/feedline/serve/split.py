@@ -1,8 +1,9 @@
 """mode="split" in a host: the streams behind the leases of a pass.
 
-A Producer reads the input ahead, and blocks are leased in pieces: all that a client gets is a range of rows in
-a block, so that several may have parts of the same one without a copy. The size of pieces depends on the
-client: larger as long as it comes back at once, so that the pass is divided finely, and large pieces spare messages.
+A Producer reads the input ahead, and blocks are leased in pieces: all that a client gets is a range of
+rows in a block, so that several may have parts of the same one without a copy. The size of pieces depends
+on the client: larger as long as it comes back at once, so that the pass is divided finely, and large
+pieces spare messages.
 
 A lease that was delivered before is found among the producer's last blocks, or read again from its state.
 """

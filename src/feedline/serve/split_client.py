@@ -1,8 +1,8 @@
 """The stream of a client in mode="split": its part of a pass, which the service divides.
 
-A block is asked for when the one before it was consumed, so that with ack="next" no block counts as consumed
-before. When the connection is lost, the client comes back under its name, to another host or to a service that
-was started again: it gets what it had not got yet, and nothing that others got.
+A block is asked for when the one before it was consumed, so that with ack="next" no block counts as
+consumed before. When the connection is lost, the client comes back under its name, to another host or to
+a service that was started again: it gets what it had not got yet, and nothing that others got.
 
 With ack="state" a connection stays open after the end of its pass, until what was read is consumed, too: its
 loss tells the service that this process died.
@@ -157,8 +157,8 @@ class SplitStream(Stream):
             raise
         if answer.is_over and self._after is None:
             logging.getLogger("feedline").warning(
-                f"{self._step}: nothing is left of this pass of job {self._place.job!r}: other processes have "
-                "been through it.\n"
+                f"{self._step}: nothing is left of this pass of job {self._place.job!r}: other processes "
+                "have been through it.\n"
                 "  To go through the data again, give the run a job of its own:  distribute(..., job=NAME)"
             )
         self._is_member = True
@@ -246,7 +246,7 @@ class _Follower:
                     raise ServiceError(
                         f"{self._step}: the reader service could not record this state: "
                         f"{error or 'it is gone'}\n"
-                        "  Without that, the state cannot be used. Start the service again, and take it again."
+                        "  Without that, the state cannot be used. Restart the service, and take it again."
                     ) from error
                 pause(_PAUSE)
         if isinstance(answer, Failed):
