@@ -406,16 +406,38 @@ class Dataset:
         """Run the steps before this one in a reader service, which several processes on this host share.
 
         `address` is "unix:PATH", the socket of `feedline serve --socket PATH`, or "unix:auto", which starts a
-        service when there is none. Every process gets the whole dataset; those with the same pipeline share
-        the work while they are close together. Arrays are read-only, and lie in memory that the service
-        shares. `state_dict()` is the same with the service and without it.
+        service when there is none. Arrays are read-only, and lie in memory that the service shares. Functions
+        travel by cloudpickle and run in the service, with its rights and in its environment.
 
-        Functions travel by cloudpickle and run in the service, with its rights and in its environment. When
+        `mode="whole"`: every process gets the whole dataset; those with the same pipeline share the work
+        while they are close together. `state_dict()` is the same with the service and without it. When
         the service is not there, ServiceError is raised; with `fallback="local"`, this process goes on by
         itself at the same element, with a warning.
+
+        `mode="split"`: each element of an epoch goes to one of the processes that have the same `job`,
+        and what a process that died had not consumed goes to another. With `ack="next"` a block counts as
+        consumed when the next one is asked for; with `ack="state"`, when `state_dict()` is taken, so that
+        a training that restarts from a checkpoint gets again what it had seen since then. A process comes
+        back under the name in FEEDLINE_CLIENT, or its rank. Without a `job`, processes with the same
+        pipeline have one in common.
         """
         site = _site("distribute")
-        return Dataset(ops.Distribute(self._node, address, mode, ack, job, fallback, site=site))
+        if mode == "split":
+            from feedline.adapt.environment import part_of_this_process
+
+            if fallback is not None:
+                raise UsageError(
+                    f'distribute(mode="split", fallback={fallback!r}): a process alone cannot know which '
+                    'elements others have got.\n  Leave fallback out, or use mode="whole".'
+                )
+            part = part_of_this_process()
+            rank = None if part is None else part[1]
+            return Dataset(ops.DistributeSplit(self._node, address, ack, job, rank, site=site))
+        if mode != "whole":
+            raise UsageError(f"distribute(mode={mode!r}): give 'whole' or 'split'.")
+        if (ack, job) != ("next", None):
+            raise UsageError('distribute(ack=, job=): these are for mode="split" only.')
+        return Dataset(ops.Distribute(self._node, address, fallback, site=site))
 
     def enumerate(self, start: int = 0, name: str | None = None) -> Dataset:
         """Pairs of a number, counted from `start`, and the element.

@@ -86,6 +86,8 @@ class DatasetIterator(Iterator[Any]):
             block = cursor.peek(limit)
             if block is None:
                 self._ended(cursor.passed)
+                if (consumption := self._context.services.consumption) is not None:
+                    consumption.note_end()
             elif not self._is_alike:
                 self._alike.check(block)
                 self._is_alike = True
@@ -127,6 +129,12 @@ class DatasetIterator(Iterator[Any]):
 
     def state_dict(self) -> dict[str, Any]:
         """Where the iterator is, as JSON can hold it: an iterator of the same pipeline goes on from there."""
+        state = self.find_state()
+        self.note_state(state)
+        return state
+
+    def find_state(self) -> dict[str, Any]:
+        """The same, for one who may not use it. Before it is saved, `note_state` must be called with it."""
         cursor = self._open()
         cursor.advance(self._given)
         self._given = 0
@@ -138,6 +146,17 @@ class DatasetIterator(Iterator[Any]):
             "kind": self._alike.state(),
             "position": cursor.state(),
         }
+
+    @property
+    def note_state(self) -> Callable[[dict[str, Any]], None]:
+        """Tells sources that what is before a state was consumed, also after the end of the iterator."""
+        consumption = self._context.services.consumption
+
+        def note(state: dict[str, Any]) -> None:
+            if consumption is not None:
+                consumption.note_state(state["position"])
+
+        return note
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from where `state` was taken, by an iterator of the same pipeline in any process."""
@@ -151,7 +170,7 @@ class DatasetIterator(Iterator[Any]):
         self._resumed(epoch[0])
         self._elements, self._given = iter(()), 0
         self._alike = Alike(str(self._node), state["kind"])
-        self._go_to(state["position"])
+        self._go_to(state["position"], is_restored=True)
 
     def _node_of(self, key: str) -> Node:
         if key == position_key(self._own_node):
@@ -164,9 +183,11 @@ class DatasetIterator(Iterator[Any]):
             "  Its steps, their arguments and their functions must be the same as then."
         )
 
-    def _go_to(self, position: State) -> Cursor:
+    def _go_to(self, position: State, *, is_restored: bool = False) -> Cursor:
         if self._cursor is not None:
             self._cursor.close()
+        if (consumption := self._context.services.consumption) is not None:
+            consumption.begin_at(position, is_restored=is_restored)
         self._cursor = Cursor(self._context, self._node, position)
         self._is_alike = False
         return self._cursor
@@ -181,6 +202,9 @@ class DatasetIterator(Iterator[Any]):
         if self._cursor is not None:
             self._cursor.close()
             self._cursor = None
+        context = self.__dict__.get("_context")
+        if context is not None and context.services.consumption is not None:
+            context.services.consumption.close()
         # A step may hold something for as long as someone knows it.
         for name in ("_node", "_own_node", "_context", "_resumed", "_ended"):
             self.__dict__.pop(name, None)

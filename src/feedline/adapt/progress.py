@@ -7,7 +7,7 @@ elements that are handed out are kept until the callback says that they were tra
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -30,6 +30,7 @@ class Progress:
         self._ahead: deque[tuple[State, int]] = deque()
         self._left: DatasetIterator | None = None  # an iteration to go on with, instead of beginning one
         self._most: int | None = None  # elements that the next iteration may hand out
+        self._note_state: Callable[[State], None] = lambda state: None  # of the iteration that runs
 
     def run(self, dataset: Dataset) -> Generator[Block]:
         """The elements of one iteration, or of the rest of one."""
@@ -40,11 +41,13 @@ class Progress:
         rest, self._left = self._left, None
         most, self._most = self._most, None
         elements = iter(dataset) if rest is None or rest.is_at_end else rest
-        before = elements.state_dict()
+        self._note_state = elements.note_state
+        before = elements.find_state()
         try:
             for block in blocks(elements, most):
-                self._ahead.extend((before, row) for row in range(1, block.rows + 1))
-                before = elements.state_dict()
+                self._ahead.extend((before, row) for row in range(1, block.rows))
+                before = elements.find_state()
+                self._ahead.append((before, 0))
                 yield block
         except BaseException:
             elements.close()
@@ -61,6 +64,11 @@ class Progress:
         before, rows = self._ahead.popleft()
         self.position = {**before, "position": moved(before["position"], rows)}
         return True
+
+    def note_saved(self) -> None:
+        """The position is about to be saved."""
+        if self.position is not None:
+            self._note_state(self.position)
 
     def start(self) -> None:
         """Training begins: what was handed out before, to look at its shapes, is forgotten."""

@@ -160,6 +160,7 @@ class _Resume:
 
     def _save(self, epoch: int, step: int) -> None:
         self._unsaved = 0
+        self._progress.note_saved()
         with self._checkpoints.new() as directory:
             self.model.save_weights(directory / _WEIGHTS)
             position = {"epoch": epoch, "step": step, "data": self._progress.position}

@@ -25,7 +25,7 @@ from feedline.column import Bytes, Ragged, aligned, as_batch, row_of
 from feedline.errors import UsageError
 from feedline.graph import UNKNOWN
 from feedline.graph.node import tree
-from feedline.ops import Shard
+from feedline.ops import DistributeSplit, Shard
 from feedline.spec import STRING, ArraySpec, ObjectSpec, RaggedSpec, Spec, dtype_name
 from feedline.structure import Structure, flatten
 
@@ -143,6 +143,8 @@ def _tensor(tf: Any, spec: Spec, parts: Iterator[Any]) -> Any:
 
 def _is_sharded_already(dataset: Dataset) -> bool:
     """Did the user choose this process's shard? Then a tf.distribute strategy must not shard once more."""
+    if any(isinstance(node, DistributeSplit) for node in tree(dataset._node)):
+        return True
     part = part_of_this_process()
     if part is None or part[0] == 1:
         return False

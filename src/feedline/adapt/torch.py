@@ -17,8 +17,9 @@ from feedline.adapt.frameworks import need
 from feedline.column import Ragged
 from feedline.dataset import Dataset
 from feedline.errors import UsageError
-from feedline.graph import INFINITE, UNKNOWN
+from feedline.graph import INFINITE, UNKNOWN, tree
 from feedline.iterator import DatasetIterator
+from feedline.ops.distribute_split import DistributeSplit
 from feedline.spec import ARRAYS, STRING
 from feedline.structure import flatten
 from feedline.tracebacks import hide_frames
@@ -61,6 +62,11 @@ class _Elements:
     def _begun(self, worker: Any) -> DatasetIterator:
         if worker is None:
             return iter(self._dataset)
+        if any(isinstance(node, DistributeSplit) for node in tree(self._dataset._node)):
+            raise UsageError(
+                'to_torch(): with distribute(mode="split"), a DataLoader must have num_workers=0.\n'
+                "  The reader service has workers of its own. A worker here would drop what is not its share."
+            )
         elements = iter(self._dataset.shard(worker.num_workers, worker.id))
         # A DataLoader starts its workers anew for each epoch, as copies of a process that has counted none.
         # What is common to them, and another number in each epoch, is the seed they were started with.

@@ -106,4 +106,27 @@ def _picture(snapshot: dict[str, Any]) -> Group:
                 f"{client['elements_per_second']:,.0f}",
                 size(client["bytes_per_second"]),
             )
-    return Group(Text(printable(summary)), *([table] if clients else []))
+    jobs = _jobs([job for host in hosts for job in host["jobs"]])
+    return Group(Text(printable(summary)), *([table] if clients else []), *([jobs] if jobs.row_count else []))
+
+
+def _jobs(jobs: list[dict[str, Any]]) -> Table:
+    """The passes that are divided among clients, a line for each client."""
+    table = Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
+    for name in ("job", "epoch", "client", "connected"):
+        table.add_column(name, overflow="fold")
+    for name in ("elements read", "blocks", "unacknowledged"):
+        table.add_column(name, justify="right")
+    for job in jobs:
+        for one in job["passes"]:
+            for name, client in one["clients"].items():
+                table.add_row(
+                    printable(job["job"]),
+                    ".".join(map(str, one["epoch"])),
+                    printable(name),
+                    "yes" if client["connected"] else "no",
+                    f"{one['given']:,}" + (" (all)" if one["ended"] else ""),
+                    f"{client['blocks']:,}",
+                    f"{client['unacknowledged']:,}",
+                )
+    return table

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from feedline.block import Block
+from feedline.graph.consumption import Consumption
 from feedline.graph.job import Doing, Job, Opener
 from feedline.graph.memory import Budget
 from feedline.graph.node import Node, Wholes, goes_by_number, tree
@@ -56,6 +57,16 @@ class Services(Protocol):
 
     def peek(self, node: Node, context: Context) -> Any:
         """The spec of what the node gives there, found by looking at its first elements."""
+        ...
+
+    @property
+    def consumption(self) -> Consumption | None:
+        """How far the iteration was consumed; None where that cannot be known, as in a worker."""
+        ...
+
+    @property
+    def looks_only(self) -> bool:
+        """Are elements only looked at, to tell their spec?"""
         ...
 
     @property

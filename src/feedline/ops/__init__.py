@@ -7,6 +7,7 @@ from feedline.ops.choose_from_datasets import ChooseFromDatasets
 from feedline.ops.concatenate import Concatenate
 from feedline.ops.counter import Counter
 from feedline.ops.distribute import Distribute
+from feedline.ops.distribute_split import DistributeSplit
 from feedline.ops.enumerate import Enumerate
 from feedline.ops.filter import Filter
 from feedline.ops.from_generator import FromGenerator, Shards
@@ -48,6 +49,7 @@ __all__ = [
     "Concatenate",
     "Counter",
     "Distribute",
+    "DistributeSplit",
     "Enumerate",
     "Files",
     "Filter",

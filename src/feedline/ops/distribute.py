@@ -14,13 +14,10 @@ from feedline.serve.client import ServedStream
 
 @dataclass(frozen=True, eq=False)
 class Distribute(Node):
-    """In whole mode, states are those of the input: they are good with the service and without it."""
+    """mode="whole": states are those of the input, so they are good with the service and without it."""
 
     input: Node
     address: str = field(compare=False)
-    mode: str = "whole"
-    ack: str = field(default="next", compare=False)
-    job: str | None = field(default=None, compare=False)
     fallback: str | None = field(default=None, compare=False)
 
     gives_its_input = True
@@ -29,13 +26,7 @@ class Distribute(Node):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "address", check_address(self.name, self.address))
-        self._check("mode", ("whole", "split"))
-        self._check("ack", ("next", "state"))
         self._check("fallback", (None, "local"))
-        if self.job is not None and (not isinstance(self.job, str) or not self.job):
-            raise UsageError(f"{self.name}(job={self.job!r}): give a name, as a str.")
-        if self.mode == "split":
-            raise UsageError(f'{self.name}(mode="split"): not available yet. Use mode="whole".')
 
     def _check(self, name: str, allowed: tuple[str | None, ...]) -> None:
         value = getattr(self, name)

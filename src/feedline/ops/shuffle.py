@@ -87,7 +87,7 @@ class _ShuffleStream(Stream):
         # input will raise again were raised before the state was taken.
         self._key, self._draws, self._end, oldest, input_state, self._raised = state
         self._rows = Cursor(replace(context, rows_are_picked=True), node.input, input_state)
-        self._store = _Store(oldest, input_state)
+        self._store = _Store(oldest, self._rows.state())  # not None: a stream may know where it begins
         self._begun = self._draws > 0
         # The number of elements of the input, as far as it is known, and whether all are of one size.
         self._facts: tuple[int, bool] | None = None

@@ -14,6 +14,7 @@ from feedline.block import Block
 from feedline.graph import Context, Cursor, Indices, Node, State, Stream, Wholes, random_nodes, tree
 from feedline.graph.alike import NoElement
 from feedline.graph.arguments import AUTOTUNE
+from feedline.graph.consumption import Consumption
 from feedline.graph.job import Doing, Job, NotOpened, Opener
 from feedline.graph.span import Span
 from feedline.run.background import Background
@@ -64,7 +65,12 @@ _NODES_KEPT = 4  # of each step of datasets that functions made
 class LocalServices:
     """One for each iteration; it holds the iteration's measurements."""
 
-    def __init__(self, root: Node | None = None) -> None:
+    def __init__(
+        self, root: Node | None = None, *, is_remote: bool = False, looks_only: bool = False
+    ) -> None:
+        """`is_remote`: the iteration belongs to another process."""
+        self.consumption = None if is_remote else Consumption()
+        self.looks_only = looks_only
         self.measures: dict[Any, Measure] = {}
         self.cores = usable_cores()
         self._gathered: WeakSet[Node] = WeakSet()  # nodes that were read by index
@@ -175,7 +181,8 @@ class LocalServices:
         seeds = tuple(one.seed_in(context) for one in random_nodes(node))
         known = _peeked.setdefault(node, {})
         if seeds not in known:
-            looking = Context(LocalServices(), workers=0, open_files=context.open_files, seeds=context.seeds)
+            services = LocalServices(looks_only=True)
+            looking = Context(services, workers=0, open_files=context.open_files, seeds=context.seeds)
             if context.budget.is_limited:
                 sizes = {name: getattr(context, name) for name in ("block_rows", "block_bytes", "budget")}
                 looking = replace(looking, **sizes)

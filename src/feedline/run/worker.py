@@ -117,7 +117,7 @@ class _Worker:
             pickled = self._exchange.borrow(message.segment, message.size).tobytes()
             job = pickling.loads(pickled)
             if hasattr(job, "context"):
-                job = replace(job, context=job.context.served_by(LocalServices()))
+                job = replace(job, context=job.context.served_by(LocalServices(is_remote=True)))
             return job
         except Exception as error:
             return _Failed(error)

@@ -35,6 +35,7 @@ from feedline.serve.protocol import (
     Death,
     End,
     Failed,
+    Joined,
     Lent,
     Link,
     Message,
@@ -47,7 +48,9 @@ from feedline.serve.request import request_for
 
 _AHEAD = 4  # blocks that were asked for
 _MOST_LOANS = 8  # blocks that the user may hold; of the next, a copy
-_DEATHS = 3  # of hosts, without a block in between, after which it is given up
+DEATHS = 3
+"""Of hosts, without a block in between, after which it is given up."""
+
 _CAREFUL = 64  # elements that come one by one after two deaths
 _NEWS = 20  # times that the service is asked how a host ended
 _PAUSE = 0.1  # seconds in between
@@ -79,6 +82,33 @@ def connect(address: str, *kinds: type[Message]) -> Link:
         raise
 
 
+def linked(address: str, *kinds: type[Message]) -> Link:
+    """The same, to one that is started on demand, too."""
+    if address != AUTO:
+        return connect(address, *kinds)
+    from feedline.serve.auto import started
+
+    return started(*kinds)
+
+
+def story_of(step: str, address: str, host: int | None) -> str:
+    """How a host ended, as soon as the service knows."""
+    for _ in range(_NEWS if host is not None else 0):
+        assert host is not None
+        link = linked(address, Death)
+        try:
+            link.send(AskDeath(host))
+            answer, _ = link.receive()
+            if answer.story is not None:
+                return f"{step}: {answer.story}"
+        except Closed:
+            break
+        finally:
+            link.close()
+        pause(_PAUSE)
+    return f"{step}: the reader service lost the host of this pipeline {DEATHS} times in a row."
+
+
 class ServedStream(Stream):
     def __init__(
         self, step: str, address: str, node: Node, context: Context, state: State, fallback: str | None
@@ -90,7 +120,7 @@ class ServedStream(Stream):
         self._state = state
         self._fallback = fallback
         self._local: Stream | None = None  # once the service is given up
-        self._connection: _Connection | None = None
+        self._connection: Connection | None = None
         self._host: int | None = None  # the number of the last one
         self._deaths_in_a_row = 0
         self._careful = 0  # elements that are still to come one by one
@@ -145,9 +175,9 @@ class ServedStream(Stream):
         self._note_progress(block.rows)
         return block
 
-    def _connected(self) -> _Connection:
+    def _connected(self) -> Connection:
         request = request_for(self._step, self._node, self._context, is_fragile=self._careful > 0)
-        connection = _Connection(self._linked(*_Connection.KINDS))
+        connection = Connection(linked(self._address, *Connection.KINDS))
         try:
             connection.send(request.hello)
             connection.send(request.at(self._state))
@@ -158,13 +188,6 @@ class ServedStream(Stream):
             raise
         return connection
 
-    def _linked(self, *kinds: type[Message]) -> Link:
-        if self._address != AUTO:
-            return connect(self._address, *kinds)
-        from feedline.serve.auto import started
-
-        return started(*kinds)
-
     def _note_death(self) -> None:
         """The host is gone, or the service is, which is found out when another host is asked for."""
         host = None if self._connection is None else self._connection.host
@@ -173,26 +196,9 @@ class ServedStream(Stream):
         self._deaths_in_a_row += 1
         if self._deaths_in_a_row > 1:
             self._careful = _CAREFUL  # so that those in front of what it died of are had
-        if self._deaths_in_a_row == _DEATHS:
+        if self._deaths_in_a_row == DEATHS:
             self._deaths_in_a_row = 0
-            raise WorkerDied(self._story_of(host))
-
-    def _story_of(self, host: int | None) -> str:
-        """How it ended, as soon as the service knows."""
-        for _ in range(_NEWS if host is not None else 0):
-            assert host is not None
-            link = self._linked(Death)
-            try:
-                link.send(AskDeath(host))
-                answer, _ = link.receive()
-                if answer.story is not None:
-                    return f"{self._step}: {answer.story}"
-            except Closed:
-                break
-            finally:
-                link.close()
-            pause(_PAUSE)
-        return f"{self._step}: the reader service lost the host of this pipeline {_DEATHS} times in a row."
+            raise WorkerDied(story_of(self._step, self._address, host))
 
     def _note_progress(self, rows: int) -> None:
         if self._careful:
@@ -219,10 +225,10 @@ class ServedStream(Stream):
             self._disconnect()
 
 
-class _Connection:
+class Connection:
     """To one host. Blocks are asked for before they are needed."""
 
-    KINDS = (Refused, Welcome, Lent, Rows, Failed, End)
+    KINDS = (Refused, Welcome, Lent, Rows, Failed, End, Joined)
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -235,11 +241,18 @@ class _Connection:
     def send(self, message: Message) -> None:
         self._link.send(message)
 
-    def ask(self) -> None:
-        self._link.send(Ask(tuple(self._borrower.returned())))
+    def ask(self, after: int | None = None) -> None:
+        self._link.send(Ask(tuple(self._borrower.returned()), after))
 
     def next(self) -> Any:
         """Rows, Failed, End or Refused. One more block is asked for."""
+        message = self.receive()
+        if isinstance(message, Rows | Failed):
+            self.ask()
+        return message
+
+    def receive(self) -> Any:
+        """The next message that is not about memory."""
         while True:
             while not self._arrival.poll(_LISTEN):
                 pause(0)  # nobody may want it any more
@@ -251,8 +264,6 @@ class _Connection:
             elif isinstance(message, Welcome):
                 self.host = message.host
             else:
-                if isinstance(message, Rows | Failed):
-                    self.ask()
                 return message
 
     def block(self, rows: Rows) -> Block:
@@ -264,14 +275,14 @@ class _Connection:
             copied[...] = memory
             memory = copied
             memory.flags.writeable = False
-        return frame.decode(memory)
+        return frame.decode(memory).slice(rows.begin, rows.begin + rows.rows)
 
     def close(self) -> None:
         self._link.close()
         self._borrower.close()
 
 
-_open: WeakSet[_Connection] = WeakSet()
+_open: WeakSet[Connection] = WeakSet()
 
 
 def _leave_to_parent() -> None:

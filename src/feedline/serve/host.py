@@ -14,19 +14,24 @@ import time
 from contextlib import suppress
 from typing import Protocol
 
+from feedline.errors import ServiceError, UsageError
 from feedline.run.channel import Channel, Closed
 from feedline.run.memory import Lender, Supply
 from feedline.run.worker import leave, settle
 from feedline.serve.limits import Kept
 from feedline.serve.pipeline import Pipeline
-from feedline.serve.producer import AHEAD, Entry
+from feedline.serve.producer import AHEAD, Entry, pickled
 from feedline.serve.protocol import (
+    Acknowledge,
+    Acknowledged,
     Ask,
     End,
     Failed,
+    Finish,
     Lent,
     Link,
     Open,
+    OpenSplit,
     Report,
     Rows,
     Settle,
@@ -35,6 +40,7 @@ from feedline.serve.protocol import (
     Welcome,
 )
 from feedline.serve.rate import Rate
+from feedline.serve.split import SplitFeed, Splits
 from feedline.serve.window import Reader, Whole
 
 MOST_ASKED = 8
@@ -55,7 +61,11 @@ def main(channel: int, last_words: int) -> None:
 
 
 class Feed(Protocol):
-    """What a client reads: `Reader` in whole mode."""
+    """What a client reads: `Reader` in whole mode, `SplitFeed` in split mode."""
+
+    def ask(self, after: int | None) -> None:
+        """The client asks for one more entry; in split mode, after that delivery."""
+        ...
 
     def next(self) -> Entry | None:
         """The entry that follows, with its segment held for the caller; None while it is not made.
@@ -100,6 +110,7 @@ class _Host:
         self._wakes = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._clients: dict[int, _Client] = {}  # by descriptor
         self._wholes: dict[str, Whole] = {}  # by key
+        self._splits = Splits(jobs_directory(settled.socket), self._kept, self._supply, self._wake)
         self._left = 0  # clients, so far
         self._reported = 0.0
         self._waiting = selectors.DefaultSelector()
@@ -118,7 +129,8 @@ class _Host:
                 elif key.fd == self._wakes:
                     os.eventfd_read(self._wakes)
             for fd, client in tuple(self._clients.items()):
-                self._give(fd, client)
+                if fd in self._clients:
+                    self._give(fd, client)
             if time.monotonic() - self._reported >= _REPORT:
                 self._report()
 
@@ -135,7 +147,7 @@ class _Host:
 
     def _take(self, taken: Take, fd: int) -> None:
         channel = Channel.of(fd)
-        client = _Client(Link(channel, Open, Ask), taken.pid, self._supply)
+        client = _Client(Link(channel, Open, OpenSplit, Ask, Finish, Acknowledge), taken.pid, self._supply)
         self._clients[fd] = client
         self._waiting.register(fd, selectors.EVENT_READ)
         with self._ending(fd):
@@ -149,19 +161,40 @@ class _Host:
             if isinstance(message, Open) and client.feed is None:
                 client.outline = message.outline
                 client.feed = self._open(message)
-            elif isinstance(message, Ask) and client.asked < MOST_ASKED:
+            elif isinstance(message, Ask) and client.asked < MOST_ASKED and client.feed is not None:
                 client.asked += 1
                 client.lender.take_back(message.returned)
+                client.feed.ask(message.after)
+            elif isinstance(message, Finish) and isinstance(client.feed, SplitFeed):
+                client.feed.finish()
+            elif isinstance(message, OpenSplit | Acknowledge) and client.feed is None:
+                self._hear_split(client, message)
             else:
                 raise Closed
 
+    def _hear_split(self, client: _Client, message: OpenSplit | Acknowledge) -> None:
+        try:
+            if isinstance(message, Acknowledge):
+                self._splits.acknowledge(message)
+                client.link.send(Acknowledged())
+            else:
+                client.outline = message.outline
+                client.feed, joined = self._splits.join(message)
+                client.link.send(joined)
+        except (UsageError, ServiceError, OSError) as error:
+            client.link.send(Failed(pickled(error), None))
+
     def _open(self, asked: Open) -> Feed:
-        if asked.mode != "whole":  # split mode: its pass is another Feed
-            raise Closed
         whole = self._wholes.get(asked.key)
         if whole is None:
             ahead = 0 if asked.is_fragile else AHEAD
-            whole = Whole(Pipeline(asked, self._kept), self._kept, self._supply, self._wake, ahead)
+            whole = Whole(
+                Pipeline(asked.outline, asked.opening, self._kept),
+                self._kept,
+                self._supply,
+                self._wake,
+                ahead,
+            )
             self._wholes[asked.key] = whole
         return Reader(whole, asked.state)
 
@@ -184,7 +217,8 @@ class _Host:
             if is_new:
                 client.link.send(Lent(segment.number, segment.size), segment.fd)
             closed = tuple(client.lender.closed())
-            client.link.send(Rows(segment.number, entry.size, entry.after, closed))
+            where = segment.number, entry.size, entry.begin, entry.rows
+            client.link.send(Rows(*where, entry.after, closed))
             client.elements.add(entry.rows)
             client.bytes.add(entry.size)
         elif entry.error is not None:
@@ -222,8 +256,14 @@ class _Host:
             {"key": key, "pipeline": whole.pipeline.outline, "producers": whole.producers}
             for key, whole in self._wholes.items()
         ]
-        told = {"clients": clients, "pipelines": pipelines}
+        self._splits.tick()
+        told = {"clients": clients, "pipelines": pipelines, "jobs": self._splits.progress()}
         self._service.send(Report(self._left, json.dumps(told)))
+
+
+def jobs_directory(socket: str) -> str:
+    """Where a service has the journals of its jobs."""
+    return f"{socket}.jobs"
 
 
 class _Ending:

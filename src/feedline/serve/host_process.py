@@ -22,7 +22,7 @@ class HostProcess:
         self.link = Link(self._process.channel, Report)
         self._taken = 0  # clients
         self._left = 0
-        self.report: dict[str, Any] = {"clients": [], "pipelines": []}
+        self.report: dict[str, Any] = {"clients": [], "pipelines": [], "jobs": []}
         self._idle_since = time.monotonic()
         self.link.send(Settle(number, socket, share))
 

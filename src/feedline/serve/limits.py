@@ -69,7 +69,7 @@ class Kept:
 
 class _Limited(LocalServices):
     def __init__(self, kept: Kept) -> None:
-        super().__init__()
+        super().__init__(is_remote=True)
         self._kept = kept
 
     def _workers_for(self, wanted: int, context: Context) -> int:

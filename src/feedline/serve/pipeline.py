@@ -9,14 +9,12 @@ from threading import Lock
 from feedline.errors import ServiceError
 from feedline.graph import Context, Node, Stream
 from feedline.serve.limits import Kept
-from feedline.serve.protocol import Open
 
 
 class Pipeline:
-    def __init__(self, asked: Open, kept: Kept) -> None:
-        self.key = asked.key
-        self.outline = asked.outline
-        self._opening = asked.opening
+    def __init__(self, outline: str, opening: bytes, kept: Kept) -> None:
+        self.outline = outline
+        self._opening = opening
         self._kept = kept
         self._loaded: tuple[Node, Context] | None = None
         self._lock = Lock()
@@ -24,7 +22,10 @@ class Pipeline:
     def open(self, state: str) -> Stream:
         """The stream at this state, which is JSON. What goes wrong is for the client to know."""
         node, context = self._load()
-        return self._kept.context(node, context).open(node, json.loads(state))
+        return self._context(context, node).open(node, json.loads(state))
+
+    def _context(self, context: Context, node: Node) -> Context:
+        return self._kept.context(node, context)
 
     def _load(self) -> tuple[Node, Context]:
         from feedline.run.pickling import loads

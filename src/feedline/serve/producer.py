@@ -41,6 +41,19 @@ class Entry:
     segment: Segment | None = None
     size: int = 0
     error: bytes | None = None
+    begin: int = 0  # the first row of the block that counts; `rows` follow
+
+    @classmethod
+    def of(cls, before: str, after: str, block: Block, supply: Supply) -> Entry:
+        """The block in a segment of the supply, which is held."""
+        plan = frame.Plan.of(block)
+        segment = supply.take(plan.size)
+        try:
+            plan.write(segment.memory)
+        except BaseException:
+            supply.release(segment)
+            raise
+        return cls(before, after, block.rows, segment, plan.size)
 
     @property
     def is_last(self) -> bool:
@@ -115,7 +128,7 @@ class Producer:
         except Stopped:
             pass
         except BaseException as error:  # it cannot be opened, or does not know its state: nothing can follow
-            self._put(Entry(self._state, None, error=_pickled(error)))
+            self._put(Entry(self._state, None, error=pickled(error)))
         finally:
             if stream is not None:
                 with suppress(Exception):  # nobody is there to hear of it
@@ -134,20 +147,10 @@ class Producer:
         self._state = json.dumps(stream.state())
         if block is not None:
             try:
-                return self._written(before, block)
+                return Entry.of(before, self._state, block, self._supply)
             except Exception as unfit:  # what was returned can only be used where it was made
                 error = unfit
-        return Entry(before, self._state, error=None if error is None else _pickled(error))
-
-    def _written(self, before: str, block: Block) -> Entry:
-        plan = frame.Plan.of(block)
-        segment = self._supply.take(plan.size)
-        try:
-            plan.write(segment.memory)
-        except BaseException:
-            self._supply.release(segment)
-            raise
-        return Entry(before, self._state, block.rows, segment, plan.size)
+        return Entry(before, self._state, error=None if error is None else pickled(error))
 
     def _room(self) -> bool:
         with self._changed:
@@ -190,7 +193,7 @@ class Producer:
             self._supply.release(entry.segment)
 
 
-def _pickled(error: BaseException) -> bytes:
+def pickled(error: BaseException) -> bytes:
     if not isinstance(error, Exception):
         error = WorkerError(f"the function wanted to end the process, by {error!r}.")
     return pickled_error(error, "in the reader service")

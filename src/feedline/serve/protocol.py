@@ -4,8 +4,9 @@
     service -> client   Refused, Status, Death
     service -> host     Settle, Take (with the client's connection), Share
     host -> service     Report
-    client -> host      Open, Ask
-    host -> client      Welcome, Lent (with its descriptor), Rows, Failed, End
+    client -> host      Open, Ask; in split mode OpenSplit, Finish, Acknowledge
+    host -> client      Welcome, Lent (with its descriptor), Rows, Failed, End; in split mode Joined,
+                        Acknowledged
 
 They are typed msgpack and never pickle: whoever sends something else loses its connection, and nothing else
 happens. Sizes are bounded before anything is allocated for them. Two fields hold pickles, which only their
@@ -117,13 +118,13 @@ class Open(Message, frozen=True):
     state: str  # JSON
     opening: bytes
     is_fragile: bool = False
-    mode: Text = "whole"
 
 
 class Ask(Message, frozen=True):
     """For one more block. `returned` are segments whose arrays have died."""
 
     returned: Annotated[tuple[Number, ...], msgspec.Meta(max_length=1024)] = ()
+    after: Number | None = None  # in split mode: the number of the delivery that it has
 
 
 class Welcome(Message, frozen=True):
@@ -140,7 +141,9 @@ class Rows(Message, frozen=True):
 
     segment: Number
     size: Number
-    after: str
+    begin: Number  # the first row of the frame that counts
+    rows: Number
+    after: str  # in split mode, the client's position: a number
     closed: tuple[Number, ...] = ()
 
 
@@ -153,6 +156,56 @@ class Failed(Message, frozen=True):
 
 class End(Message, frozen=True):
     after: str
+
+
+Epoch: TypeAlias = Annotated[tuple[int, ...], msgspec.Meta(max_length=64)]
+
+
+class OpenSplit(Message, frozen=True):
+    """Take part in a pass of a job.
+
+    `pipeline` is its fingerprint, and `process` tells processes with the same client's name apart. A client
+    that knows its position says where it is `at`, and which position it `saved` if it was restored from a
+    state; the state names the job's `generation`.
+    """
+
+    job: Key
+    ack: Text
+    pipeline: Key
+    outline: Text
+    epoch: Epoch
+    seeds: tuple[int, ...]
+    client: Key
+    process: Key
+    generation: Key | None
+    at: tuple[Number, Number] | None
+    saved: tuple[Number, Number] | None
+    opening: bytes
+
+
+class Joined(Message, frozen=True):
+    generation: str
+    after: Number
+    is_over: bool  # was all of the pass consumed before?
+
+
+class Finish(Message, frozen=True):
+    """Everything was consumed that this process got in passes which have ended."""
+
+
+class Acknowledge(Message, frozen=True):
+    """A state was taken at these positions."""
+
+    job: Key
+    generation: Key
+    client: Key
+    positions: Annotated[
+        tuple[tuple[Epoch, Number, Number], ...], msgspec.Meta(min_length=1, max_length=10_000)
+    ]
+
+
+class Acknowledged(Message, frozen=True):
+    pass
 
 
 class _Long(Message, frozen=True):

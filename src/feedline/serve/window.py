@@ -22,6 +22,9 @@ class Reader:
         self._state = state  # after what was given last
         self._producer, self._number = whole.join(state)
 
+    def ask(self, after: int | None) -> None:
+        """What follows is known here."""
+
     def next(self) -> Entry | None:
         """The entry that follows, with its segment held for the caller; None while it is not made."""
         if (older := self._whole.find_older(self._state, self._producer)) is not None:
