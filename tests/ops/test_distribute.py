@@ -26,7 +26,6 @@ def test_an_argument_that_cannot_be_meant_is_refused(name, value):
         Dataset.range(3).distribute("unix:/a/path", **{name: value})
 
 
-
 def test_it_does_not_count_for_the_fingerprint():
     ds = Dataset.range(3).map(abs)
     assert ds.distribute("unix:/a/path").fingerprint() == ds.fingerprint()

@@ -28,3 +28,7 @@ def test_thousands_of_files_are_read_with_few_handles():
 
 def test_trainers_read_each_record_once():
     assert "each record once: True" in printed("shards_of_records")
+
+
+def test_processes_ask_a_reader_service_for_files():
+    assert "each record once: True" in printed("reader_service")
