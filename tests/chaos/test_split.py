@@ -19,7 +19,7 @@ import pytest
 from tests.processes import LONG, is_there, start_python
 from tests.serve.serving import serving
 
-N = 2000
+N = 1500
 
 # Clients are forks of this program, so that many take seconds. A client that was killed is replaced.
 PROGRAM = """
@@ -124,9 +124,9 @@ def run(service, ack, directory, seed, kills, chaos):
         try:
             while not has_ended.wait(rng.uniform(0.1, 0.5)):
                 # Three deaths without a block in between are an error, on purpose.
-                if blocks_given(service) > before:
+                if (given := blocks_given(service)) > before + 6:
+                    before = given
                     chaos(service, rng)
-                    before = blocks_given(service)
         except BaseException as error:
             failures.append(error)
 
@@ -181,7 +181,7 @@ HOW = [(nothing, 30), (kill_a_host, 10), (kill_the_service, 6)]
 
 
 @pytest.mark.parametrize(("chaos", "kills"), HOW)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_with_ack_next_nothing_is_lost_and_only_the_last_block_of_a_killed_client_comes_again(
     chaotic, chaos, kills, seed
 ):
@@ -197,7 +197,7 @@ def test_with_ack_next_nothing_is_lost_and_only_the_last_block_of_a_killed_clien
 
 
 @pytest.mark.parametrize(("chaos", "kills"), HOW)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_with_ack_state_the_checkpoints_hold_each_element_once(chaotic, chaos, kills, seed):
     service, directory = chaotic
     run(service, "state", directory, seed, kills, chaos)

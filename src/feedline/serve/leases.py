@@ -208,7 +208,7 @@ class Pass:
             )
             raise UsageError(
                 f"client {name!r} wants to go on after block {after:,} of this pass, but what follows cannot "
-                f"be had again: it has got {client.delivered:,}, and acknowledged {client.done.delivered:,}.\n"
+                f"be had again: it has {client.delivered:,}, and acknowledged {client.done.delivered:,}.\n"
                 f"  {why}"
             )
 

@@ -74,6 +74,7 @@ class SplitStream(Stream):
                 f"{self._step}: this state was taken from another job. Load it with the same job."
             )
         self._place, self._after = told
+        self._is_member = True
         consumption = context.services.consumption
         if consumption is None:
             return
