@@ -1,7 +1,7 @@
 """Three independent processes ask one reader service for files as they go (recipe 002.1).
 
-The service opens and reads all files, so its limits on file handles and memory hold for the three together. Paths
-come from a queue that has an explicit end. Asking it until it is "empty" would lose those that come later.
+The service opens and reads all files, so its limits on file handles and memory hold for the three together.
+Paths come from a queue with an explicit end: asking it until it is "empty" would lose those that come later.
 """
 
 import multiprocessing as mp
@@ -54,4 +54,5 @@ if __name__ == "__main__":
     for process in processes:
         process.join()
     print("elements of each process:", *map(len, parts))
-    print("each record once:", sorted(sum(parts, [])) == list(range(6_000)))
+    together = sorted(number for part in parts for number in part)
+    print("each record once:", together == list(range(6_000)))
