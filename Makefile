@@ -23,6 +23,9 @@ CLANGXX ?= $(notdir $(firstword $(foreach name,clang++ $(foreach n,22 21 20 19 1
 CMAKE := $(BIN)/cmake -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
 	-DPython_EXECUTABLE=$(abspath $(BIN)/python)
 
+# Processes that run tests: one more than there are cores, because some tests mostly wait; each takes 1.5 GB.
+TESTERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4)))
+
 .PHONY: help demo test test-all explore check format native-test fuzz bench clean
 
 help:
@@ -41,7 +44,7 @@ demo: $(VENV)/.built
 	@$(BIN)/feedline demo
 
 test: $(VENV)/.built $(VENV)/.test $(VENV)/.offered
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile $(ARGS)
 
 # Each version has its own environment; .venv serves for the version it was made with.
 test-all:

@@ -75,7 +75,7 @@ def connect(address: str, *kinds: type[Message]) -> Link:
         raise ServiceError(
             f"{path}: there is no reader service: {error.strerror or error}.\n"
             f"  Start it:  feedline serve --socket {path}\n"
-            '  Or have programs go on without one:  distribute(..., fallback="local")'
+            '  With mode="whole", programs can go on without one:  distribute(..., fallback="local")'
         ) from error
     except BaseException:
         sock.close()
