@@ -71,15 +71,13 @@ class Producer:
         most_bytes: Callable[[], int],
         wake: Callable[[], None],
         ahead: int = AHEAD,
-        first_rows: int = _ROWS,
     ) -> None:
-        """`ahead` blocks at most are made that nobody has asked for. The first has about `first_rows`."""
+        """`ahead` blocks at most are made that nobody has asked for."""
         self._start = start
         self._supply = supply
         self._most_bytes = most_bytes
         self._wake = wake
         self._ahead = ahead
-        self._next_rows = first_rows
         self._state = state
         self._entries: deque[Entry] = deque()
         self.first = 0  # the number of the oldest entry
@@ -141,12 +139,12 @@ class Producer:
         block: Block | None = None
         error: BaseException | None = None
         try:
-            block = stream.next(self._next_rows)
+            block = stream.next(_ROWS)
         except Stopped:
             raise
         except BaseException as failed:
             error = failed
-        self._state, self._next_rows = json.dumps(stream.state()), _ROWS
+        self._state = json.dumps(stream.state())
         if block is not None:
             try:
                 return Entry.of(before, self._state, block, self._supply)

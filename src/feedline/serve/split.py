@@ -215,11 +215,7 @@ class _Input:
             before, self._skipped, _ = self._leases.input
             self._kept.producers += 1
             most = self._kept.window_bytes
-            # The state at the beginning does not tell a source that repeats itself from one that does not.
-            first_rows = 1 if before is None else _MOST_ROWS
-            self._producer = Producer(
-                self._pipeline.open, json.dumps(before), self._supply, most, self._wake, first_rows=first_rows
-            )
+            self._producer = Producer(self._pipeline.open, json.dumps(before), self._supply, most, self._wake)
             self._number = 0
         while True:
             if self._entry is None:
