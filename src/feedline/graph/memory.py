@@ -76,7 +76,7 @@ class Budget:
         return Account(self, step, what, remedy, reserve)
 
     def has_room_ahead(self, more: int) -> bool:
-        """Is there room for so many bytes more that a stream could do without?"""
+        """Is there room for `more` bytes that no stream needs?"""
         if self.limit is None:
             return True
         if not self.is_settled and _AHEAD_AT_FIRST * (self.ahead + more) > self.limit:
@@ -131,7 +131,7 @@ class Account:
         return measure.bytes // measure.elements if measure is not None and measure.elements else 0
 
     def hold(self, held: int, need: int = 0) -> None:
-        """From now on the stream holds so many bytes. OverMemoryLimit if there is no room for its `need`.
+        """From now on the stream holds that many bytes. OverMemoryLimit if there is no room for its `need`.
 
         What was needed once is kept free until `close`. After that, nothing counts any more.
         """
@@ -141,16 +141,16 @@ class Account:
                 self._check()
 
     def may_hold(self, more: int) -> bool:
-        """Is there room for so many bytes more, for a stream that could do without?"""
+        """Is there room for that many bytes more, which the stream does not need?"""
         return all(one.has_room_ahead(more) for one in self._budget.family)
 
     def has_room(self, need: int) -> bool:
-        """Could the stream need so many bytes without an error?"""
+        """Would a need of that many bytes fit?"""
         needed = need - self._need
         return all(one.limit is None or one.needed + needed <= one.limit for one in self._budget.family)
 
     def check(self, need: int) -> None:
-        """OverMemoryLimit if the stream could not need so many bytes."""
+        """OverMemoryLimit if a need of that many bytes would not fit."""
         if not self.has_room(need):
             self._set(self._held, need, self._reserve)
             try:

@@ -501,7 +501,7 @@ class _InterleaveStream(Stream):
 
     @property
     def _ahead(self) -> int:
-        """How many datasets are begun before their turn: so many that every worker has one, or a group."""
+        """How many datasets are begun before their turn: enough for every worker, or for a group."""
         if self._together > 1:
             return self._together
         places = self._context.places(self._node.workers)

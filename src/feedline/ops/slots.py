@@ -63,7 +63,7 @@ class WholeSlot:
 
     def state(self) -> State:
         passed = self.row - self._begin
-        return [self.made_at, [None, passed, passed]]  # a Cursor's: those after so many from the beginning
+        return [self.made_at, [None, passed, passed]]  # a Cursor's: from the beginning, with these dropped
 
     def close(self) -> None:
         pass

@@ -63,7 +63,7 @@ def lend(shares: Iterable[int]) -> None:
 
 
 def share_of_worker(workers: int) -> int:
-    """The limit of one of so many workers: together they have half of all, and each has one at least."""
+    """The limit of each worker: all workers share half of the total, and each gets at least one file."""
     return max(1, _limit // 2 // workers)
 
 

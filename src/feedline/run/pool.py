@@ -64,7 +64,7 @@ _stopped = threading.Event()  # it has
 
 
 def limit_workers(most: int) -> None:
-    """No more than so many in this process, except for the one that is due to every iteration."""
+    """Set the limit for this process. Every iteration gets one worker all the same."""
     global _most
     _most = most
 

@@ -61,7 +61,7 @@ class Lease:
         return Lease(self.first, self.state, rows)
 
     def tail(self, rows: int) -> Lease:
-        """What is left after so many rows."""
+        """What is left after its first `rows` rows."""
         return Lease(self.first + rows, moved(self.state, rows), self.rows - rows) if rows else self
 
     def to_json(self) -> list[Any]:

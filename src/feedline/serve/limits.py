@@ -24,7 +24,7 @@ class Limits:
     workers: int | None = None
 
     def share(self, hosts: int) -> Share:
-        """The part of each of so many hosts. Nobody can work with nothing, so each gets one of everything."""
+        """The part of each host. Each gets at least one of everything, as it cannot work with less."""
 
         def part(total: int) -> int:
             return max(1, total // max(1, hosts))
